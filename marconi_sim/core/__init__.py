@@ -1,0 +1,1 @@
+"""Every jitted function of the simulator. Imports numpy, numba and itself, nothing else."""

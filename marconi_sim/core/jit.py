@@ -1,0 +1,75 @@
+"""`@kernel`: numba's njit with a compile cache on disk that every process shares and that is never stale.
+
+Plain `cache=True` fails a plug-in simulator in three ways. It does not notice an edit to a callee in another file; it
+compiles a kernel that takes a jitted function as argument again in every process, because the function's identity is a
+random number; and it serves code compiled without bounds checks to a run that asked for them. So a kernel's cache entry
+is stamped with the source of all of `core/`, of the kernel's own file and of the bounds-check flag, and a jitted
+function's identity is its file's name and content.
+
+A kernel may therefore read globals from `core/` and from its own file only. The private names of numba that this needs
+are confined to this file; `tests/test_jit.py` pins the behaviour in fresh processes.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import ParamSpec, TypeVar, cast
+
+import numba
+from numba.core import caching
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_CORE = Path(__file__).parent
+
+
+@functools.cache
+def _file_digest(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+@functools.cache
+def _core_digest() -> str:
+    digests = [_file_digest(str(path)) for path in sorted(_CORE.glob("*.py"))]
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+class _Stamped:
+    """Replaces the stamp of a cache locator, which otherwise covers the kernel's own file only."""
+
+    _py_file: str
+
+    def get_source_stamp(self) -> tuple[str, str, int]:
+        return _core_digest(), _file_digest(self._py_file), numba.config.BOUNDSCHECK or 0
+
+
+class _KernelCacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = [  # noqa: RUF012 (numba's own attribute)
+        type(locator.__name__, (_Stamped, locator), {})
+        for locator in (
+            caching.UserProvidedCacheLocator,
+            caching.InTreeCacheLocator,
+            caching.UserWideCacheLocator,
+        )
+    ]
+
+
+class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
+    _impl_class = _KernelCacheImpl
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile `function` with numba (nopython mode, no fastmath, the GIL released) and cache it on disk.
+
+    With NUMBA_DISABLE_JIT=1 the function is returned as it is: the reference mode of the test suite.
+    """
+    dispatcher = numba.njit(function, nogil=True)
+    if not numba.config.DISABLE_JIT:
+        file = function.__code__.co_filename
+        identity = f"{Path(file).name}:{function.__qualname__}:{_core_digest()}:{_file_digest(file)}"
+        dispatcher._set_uuid(identity)
+        dispatcher._cache = _KernelCache(function)
+    return cast("Callable[P, R]", dispatcher)

@@ -1,0 +1,68 @@
+"""Files appear whole or not at all: write beside the target, flush to disk, rename."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from marconi_sim.errors import UserError
+
+
+def readable_file(path: Path, what: str) -> Path:
+    """Return `path` if it is a file that can be read.
+
+    Raises:
+        UserError: it does not exist, is a directory, or may not be read. `what` names its role in the message.
+    """
+    if path.is_dir():
+        raise UserError(f"{path}: is a directory, expected a file ({what})")
+    if not path.exists():
+        raise UserError(f"{path}: no such file ({what})")
+    if not os.access(path, os.R_OK):
+        raise UserError(f"{path}: may not be read ({what}); check its permissions")
+    return path
+
+
+def check_writable(path: Path) -> None:
+    """Raise early, before any work, if a file could not be created at `path`.
+
+    Raises:
+        UserError: `path` is a directory, or its folder does not exist or may not be written.
+    """
+    folder = path.resolve().parent
+    if path.is_dir():
+        raise UserError(f"{path}: is a directory, expected the name of a file to write")
+    if not folder.is_dir():
+        raise UserError(f"{path}: cannot be written, the folder {folder} does not exist")
+    if not os.access(folder, os.W_OK):
+        raise UserError(f"{path}: cannot be written, no permission in the folder {folder}")
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path in the same folder; on success it replaces `path`, on failure it is deleted.
+
+    Raises:
+        UserError: the folder does not exist or cannot be written.
+    """
+    check_writable(path)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.resolve().parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise UserError(f"{path}: cannot be written ({error.strerror})") from error
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

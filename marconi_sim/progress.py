@@ -1,0 +1,32 @@
+"""A progress bar on stderr for work that takes longer than a blink; silent where stderr is not a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def progress(title: str, total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
+    """Yield a function that advances the bar by a number of `unit`s ("bytes" or a counted noun)."""
+    if not sys.stderr.isatty():
+        yield lambda _count: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+    columns = [TextColumn("{task.description}"), BarColumn(), amount]
+    if unit != "bytes":
+        columns.append(TextColumn(unit))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda count: bar.advance(task, count)

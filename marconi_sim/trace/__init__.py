@@ -1,0 +1,1 @@
+"""Traces: readers of session files, the compiled prefix index, arrival times."""
