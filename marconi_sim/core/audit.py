@@ -14,11 +14,11 @@ from marconi_sim.core.radix import (
     NODE,
     RESIDENT,
     STATE,
-    Index,
     RadixCache,
     Rules,
     bytes_held,
 )
+from marconi_sim.core.requests import Index
 from marconi_sim.core.shape import Shape
 
 # What each code means; position 0 is no complaint.

@@ -19,7 +19,6 @@ from marconi_sim.core.radix import (
     FLOOR,
     NODE,
     STATE,
-    Index,
     RadixCache,
     Rules,
     bytes_held,
@@ -27,6 +26,7 @@ from marconi_sim.core.radix import (
     remove,
     touch,
 )
+from marconi_sim.core.requests import Index
 from marconi_sim.core.shape import Shape, prefill_flops
 
 

@@ -21,6 +21,7 @@ from marconi_sim.core.index import NONE, ROOT
 from marconi_sim.core.jit import inner
 from marconi_sim.core.order import Order, new_order
 from marconi_sim.core.outcome import BYPASSED, KV_TOKENS, STATES
+from marconi_sim.core.requests import Index
 from marconi_sim.core.seen import SEEN
 from marconi_sim.core.shape import Shape
 
@@ -31,13 +32,6 @@ NODE = np.uint8(8)  # a cache node
 STATE = np.uint8(16)  # a cache node that holds a recurrent state
 HAD_STATE = np.uint8(32)  # it does or once did
 CHANGED = np.uint8(64)  # listed in `RadixCache.changed`
-
-
-class Index(NamedTuple):
-    """The prefix index. parent, depth: int32 (nodes,); see `marconi_sim.trace.compiled.Trace`."""
-
-    parent: NDArray[np.int32]
-    depth: NDArray[np.int32]
 
 
 class Rules(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,30 +23,17 @@ from marconi_sim.core.radix import (
     HAD_STATE,
     NOW,
     WAS_RESIDENT,
-    Index,
     RadixCache,
     Rules,
     bytes_held,
     insert,
     look_up,
 )
+from marconi_sim.core.requests import Index, Requests
 from marconi_sim.core.seen import deepest_seen, mark_seen
 from marconi_sim.core.shape import Shape
 
 UNLIMITED = 2**63 - 1
-
-
-class Requests(NamedTuple):
-    """The requests of a replay in processing order.
-
-    input_node, end_node: int32 (requests,). Nodes of the index.
-    time: float64 (requests,) arrival in seconds, if touches are timed in seconds; else empty, and a logical clock
-        ticks at each look-up and at each insertion.
-    """
-
-    input_node: NDArray[np.int32]
-    end_node: NDArray[np.int32]
-    time: NDArray[np.float64]
 
 
 @inner
