@@ -15,10 +15,13 @@ from marconi_sim.policy.parameter import Parameter
 
 
 class Replayed(NamedTuple):
-    """What a replay returns: the outcome of every request, and what the policy found out about itself."""
+    """What a replay returns: the outcome of every request, what the policy found out about itself, and the seconds that
+    the replay took, compilation not included.
+    """
 
     outcome: Outcome
     findings: Mapping[str, Any]
+    seconds: float
 
 
 class CheckError(UserError):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numba.core.errors import NumbaError
 
 from marconi_sim.core.audit import COMPLAINTS, audit_radix, audit_request
 from marconi_sim.core.evict import Entry, Hooks
@@ -71,11 +73,18 @@ class _Run:
                 self.index, self.cache, self.shape, rules, self.requests, first, last, self.outcome
             )
             return last
-        done, agreed = replay_radix(
-            self.index, self.cache, self.shape, rules, self.capacity, self.requests, first, last,
-            until_eviction, verify, self.outcome, make_params(values),
-            Hooks(self.policy.value, self.policy.score),
-        )  # fmt: skip
+        try:
+            done, agreed = replay_radix(
+                self.index, self.cache, self.shape, rules, self.capacity, self.requests, first, last,
+                until_eviction, verify, self.outcome, make_params(values),
+                Hooks(self.policy.value, self.policy.score),
+            )  # fmt: skip
+        except NumbaError as error:
+            reason = next((line for line in str(error).splitlines() if line.strip()), "unknown reason")
+            raise UserError(
+                f"policy '{self.policy.name}': its value() or score() cannot be compiled ({reason.strip()});"
+                " numba compiles both in nopython mode, and they allocate nothing"
+            ) from error
         if self.cache.clock[NOT_A_NUMBER]:
             raise UserError(
                 f"policy '{self.policy.name}': its value() or score() returned a number that is not finite,"
@@ -206,12 +215,15 @@ class RadixPolicy(Policy):
         total = requests.input_node.size
         values = {k: v for k, v in self.params.items() if not isinstance(v, str)}
         tuned = [k for k, v in self.params.items() if v == BOOTSTRAP]
+        values |= {k: self.bootstrap_grid[k][0] for k in tuned}
+        run.advance(0, 0, values)  # compiles
+        started = time.perf_counter()
         findings: dict[str, Any] = {}
         done = 0
         for parameter in tuned:
             done, findings = self._bootstrap(run, parameter, values)
         run.advance(done, total, values)
-        return Replayed(run.outcome, findings)
+        return Replayed(run.outcome, findings, time.perf_counter() - started)
 
     def _bootstrap(
         self, run: _Run, parameter: str, values: dict[str, float]
@@ -226,7 +238,6 @@ class RadixPolicy(Policy):
         """
         grid = self.bootstrap_grid[parameter]
         total = run.requests.input_node.size
-        values[parameter] = grid[0]
         first_eviction = run.advance(0, total, values, until_eviction=True)
         window_end = int(self.params["multiplier"]) * first_eviction
         if not run.cache.totals[EVICTIONS] or window_end > total:
