@@ -1,8 +1,8 @@
 """The cache policies of DESIGN.md sections 5 and 6, token by token, in plain Python.
 
-The reference that the kernels are compared with. It shares no code with `marconi_sim`: sequences are tuples of tokens,
-the radix tree is made of objects and dicts, every eviction scans every node, and miss causes come from comparing each
-input with all earlier sequences.
+The reference that the kernels are compared with. It shares no code with `marconi_sim`: sequences
+are tuples of tokens, the radix tree is made of objects and dicts, every eviction scans every node,
+and miss causes come from comparing each input with all earlier sequences.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Shape(NamedTuple):
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of one recurrent state of all layers: 2 D N plus four columns of convolution state."""
+        """Bytes of one recurrent state of all layers: 2 D N and four convolution columns each."""
         D, N = self.D, self.N
         return self.ssm * (2 * D * N + 2 * 4 * (2 * D + 2 * N))
 
@@ -77,7 +77,7 @@ def common_length(a: Sequence[int], b: Sequence[int]) -> int:
 
 
 def longest_shared(tokens: Tokens, sequences: Iterable[Tokens]) -> int:
-    """Return the length of the longest prefix of `tokens` that is a prefix of one of `sequences`."""
+    """Return the length of the longest prefix that `tokens` shares with one of `sequences`."""
     best = 0
     for other in sequences:
         if other[: best + 1] == tokens[: best + 1]:
@@ -86,7 +86,7 @@ def longest_shared(tokens: Tokens, sequences: Iterable[Tokens]) -> int:
 
 
 class LookUp(NamedTuple):
-    """What a look-up found: resident prefix, reusable prefix, where insertion would split an edge."""
+    """Resident prefix, reusable prefix, and where inserting the input would split an edge."""
 
     matched: int
     reused: int
@@ -99,7 +99,7 @@ class History:
     Attributes:
         sequences: every sequence of the trace so far.
         admitted: those that were inserted, and so were resident at one time.
-        states: every prefix that ever had a state.
+        states: every prefix that ever had a state, as far as a radix cache told.
     """
 
     def __init__(self) -> None:
@@ -115,7 +115,13 @@ class History:
 
 
 class Entry(NamedTuple):
-    """What a policy's `value` may look at. `flops` = F(depth) - F(parent depth); `floor` = score of the last victim."""
+    """What a policy's `value` may look at.
+
+    Attributes:
+        flops: F(depth) - F(parent depth).
+        hits: look-ups that reused this node's state, the present one included.
+        floor: score of the last victim, 0 before the first.
+    """
 
     depth: int
     parent_depth: int
@@ -142,7 +148,9 @@ class Node:
 
 
 def flops_per_byte(entry: Entry) -> float:
-    return entry.flops / (entry.edge_kv_bytes + entry.state_bytes)
+    """Return marconi's efficiency; 0 for an entry without bytes (a model without attention)."""
+    size = entry.edge_kv_bytes + entry.state_bytes
+    return entry.flops / size if size else 0.0
 
 
 def min_max(values: list[float]) -> list[float]:
@@ -161,11 +169,12 @@ class RadixCache:
         alpha: weight of the value in marconi's score.
         admits: which positions of a sequence get a state: `branch_point`, `sequence_end`.
         evicts: which nodes can be victims: `leaves` or those with `at_most_one_child`.
-        touches: what a look-up and an insertion touch beside the new states: nothing but the `reused_node`, or the
-            whole `path`.
-        value: entry -> number, computed when the node is touched and when its edge or its state changes.
+        touches: what is touched beside new states: the `reused_node` by a look-up, or the whole
+            `path` by look-ups and insertions.
+        value: entry -> number, computed when the node is touched and when its edge changes.
         score: (recency, value) -> number; the smallest is evicted first.
-        normalised: whether recency and value are min-max normalised over the candidates; else recency is the time.
+        normalised: whether recency and value are min-max normalised over the candidates; if not,
+            the recency is the time.
     """
 
     def __init__(
@@ -247,7 +256,7 @@ class RadixCache:
         )
 
     def insert(self, tokens: Tokens, found: LookUp, now: float | None = None) -> set[int] | None:
-        """Insert a sequence; return the depths that were given a state, or None if it was bypassed."""
+        """Insert a sequence; return the depths that were given a state, None if bypassed."""
         self.clock += 1
         time = self.clock if now is None else now
         if self._size(len(tokens), 1) > self.capacity_bytes:
@@ -289,12 +298,9 @@ class RadixCache:
         self._revalue(node)
 
     def _revalue(self, node: Node) -> None:
-        if self._value is not None:
-            self._value_of(node)
-
-    def _value_of(self, node: Node) -> None:
+        if self._value is None:
+            return
         assert node.parent is not None
-        assert self._value is not None
         parent_depth = node.parent.depth
         node.value = self._value(
             Entry(
@@ -330,7 +336,10 @@ class RadixCache:
         return middle
 
     def _merge_if_idle(self, node: Node) -> None:
-        """Merge a node into its only child if it holds no state. The KV stays, the child keeps its time."""
+        """Merge a node without state into its only child, if it has one child.
+
+        The KV stays, the child keeps its own time.
+        """
         if node is self.root or node.state or len(node.children) != 1:
             return
         (child,) = node.children.values()
@@ -402,7 +411,6 @@ class RadixCache:
             assert node.edge
             assert node.parent.children[node.edge[0]] is node
             assert node.depth == node.parent.depth + len(node.edge)
-            assert node.time <= self.clock or node.time != int(node.time)
             if not node.state:
                 leaf_allowed = "sequence_end" not in self.admits
                 assert len(node.children) >= 2 or (leaf_allowed and not node.children)
@@ -454,7 +462,7 @@ class BlockCache:
             victim = min(self.times, key=lambda block: (self.times[block], -len(block)))
             del self.times[victim]
             self.evictions += 1
-        return set(map(len, blocks))
+        return set()
 
     def causes(self, history: History, tokens: Tokens, found: LookUp) -> dict[str, int]:
         seen = longest_shared(tokens, history.sequences)
@@ -517,7 +525,7 @@ class CeilingCache:
     def insert(self, tokens: Tokens, found: LookUp, now: float | None = None) -> set[int]:
         self.kv_tokens += len(tokens) - longest_shared(tokens, self._sequences)
         self._sequences.append(tokens)
-        return set(range(1, len(tokens) + 1))
+        return set()
 
     def causes(self, history: History, tokens: Tokens, found: LookUp) -> dict[str, int]:
         return {"cold": len(tokens) - found.reused}
@@ -531,7 +539,12 @@ Cache = RadixCache | BlockCache | NoCache | CeilingCache
 
 
 class Result(list[dict[str, Any]]):
-    """One dict per request; `tuned_alpha` and `first_eviction_request` (from 1) are set by the bootstrap."""
+    """One dict per request.
+
+    Attributes:
+        tuned_alpha: what the bootstrap adopted; None before, and for other policies.
+        first_eviction_request: the bootstrap's R0, counted from 1.
+    """
 
     tuned_alpha: float | None = None
     first_eviction_request: int | None = None
@@ -578,7 +591,7 @@ def replay(
 ) -> Result:
     """Replay a trace: each look-up is followed directly by the insertion.
 
-    The counts in a row (`evictions`, `bypassed`) are those since the start, the sizes those after the request.
+    In a row, `evictions` and `bypassed` count from the start; sizes are those after the request.
     """
     history = History()
     return Result(step(cache, history, r, clock=clock, check=check) for r in requests)
