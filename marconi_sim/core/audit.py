@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from marconi_sim.core.index import NONE, ROOT
 from marconi_sim.core.jit import kernel
-from marconi_sim.core.order import KEPT
+from marconi_sim.core.order import KEPT, TIME
 from marconi_sim.core.outcome import KV_TOKENS, STATES
 from marconi_sim.core.radix import (
     CHANGED,
@@ -33,7 +33,6 @@ COMPLAINTS = (
     "a cache node without a state has fewer than two children",
     "a state lies off the cache's tree, or an edge is resident with nothing below it",
     "the order of touches does not hold the cache's nodes",
-    "a value is not a number",
 )
 
 
@@ -92,11 +91,8 @@ def audit_radix(index: Index, cache: RadixCache, shape: Shape, rules: Rules, cap
                 return 9
             if cache.order.time[slot] != cache.time[node]:
                 return 9
-            value = cache.order.low[cache.order.node.size + slot]
-            if value != value:
-                return 10
-            candidate = children[node] <= rules.max_children
-            if not flags & CHANGED and candidate != (value != np.inf):
+            competes = cache.order.tree[cache.order.node.size + slot, TIME] != np.inf
+            if not flags & CHANGED and competes != (children[node] <= rules.max_children):
                 return 9
         elif cache.order.size[KEPT] and node != ROOT and flags & NODE:
             if children[node] <= rules.max_children:

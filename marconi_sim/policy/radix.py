@@ -95,7 +95,7 @@ class _Run:
                 self.policy.name,
                 first,
                 "the victim found is not the entry with the lowest score"
-                " (does score() fall when recency or value rises?)",
+                " (is score() a weighted sum of recency and value?)",
             )
         return done
 
