@@ -40,23 +40,30 @@ def keys(workload: Workload) -> list[tuple[str, int]]:
     return list(zip(names, trace.turn[order].tolist(), strict=True))
 
 
+def times(trace: Trace, model: Arrivals) -> tuple[list[float], list[float]]:
+    """Return arrivals and think times in the order of the trace."""
+    rows, arrival, think_time = arrival_times(trace, model)
+    back = np.argsort(rows)
+    return arrival[back].tolist(), think_time[back].tolist()
+
+
 # times
 
 
 def test_fixed_starts_are_evenly_spaced_in_the_order_of_sessions() -> None:
     model = Arrivals("fixed", "response-time", sessions_per_second=4, response_time=0)
     trace = trace_of(("b", 0, NAN, NAN, -1), ("a", 0, NAN, NAN, -1), ("c", 0, NAN, NAN, -1))
-    assert arrival_times(trace, model)[0].tolist() == [0.25, 0.0, 0.5]
+    assert times(trace, model)[0] == [0.25, 0.0, 0.5]
 
 
 def test_response_times_are_whole_seconds_drawn_in_the_order_of_sessions() -> None:
     trace = silent(3, 4)
-    arrival, think = arrival_times(trace, Arrivals("fixed", "response-time"))
+    arrival, think = times(trace, Arrivals("fixed", "response-time"))
     drawn = np.random.default_rng(42).poisson(5.0, 9).reshape(3, 3)
     for s in range(3):
         rows = np.flatnonzero(trace.session == s)
-        assert arrival[rows].tolist() == (s + np.concatenate([[0], np.cumsum(drawn[s])])).tolist()
-        assert think[rows].tolist() == [0.0, *drawn[s].tolist()]
+        assert [arrival[row] for row in rows] == [s, *(s + np.cumsum(drawn[s]))]
+        assert [think[row] for row in rows] == [0, *drawn[s]]
 
 
 def test_the_first_sessions_keep_their_times() -> None:
@@ -71,11 +78,11 @@ def test_the_first_sessions_keep_their_times() -> None:
 
 def test_typing_takes_the_time_of_the_words_and_none_where_there_are_none() -> None:
     trace = trace_of(("a", 0, NAN, NAN, 500), ("a", 1, NAN, NAN, 30), ("a", 2, NAN, NAN, -1))
-    arrival, think = arrival_times(trace, Arrivals("fixed", "typing"))
-    assert arrival.tolist() == [0.0, 20.0, 20.0]
-    assert think.tolist() == [0.0, 20.0, 0.0]
-    faster = arrival_times(trace, Arrivals("fixed", "typing", words_per_minute=180))
-    assert faster[0].tolist() == [0.0, 10.0, 10.0]
+    arrival, think = times(trace, Arrivals("fixed", "typing"))
+    assert arrival == [0.0, 20.0, 20.0]
+    assert think == [0.0, 20.0, 0.0]
+    faster = times(trace, Arrivals("fixed", "typing", words_per_minute=180))
+    assert faster[0] == [0.0, 10.0, 10.0]
 
 
 def test_native_times_are_kept_and_gaps_filled_from_think_times() -> None:
@@ -83,26 +90,26 @@ def test_native_times_are_kept_and_gaps_filled_from_think_times() -> None:
         ("a", 0, 7.0, NAN, -1), ("a", 1, NAN, 2.0, -1), ("a", 2, 50.0, 1.0, -1),
         ("a", 3, NAN, 3.0, -1),
     )  # fmt: skip
-    arrival, think = arrival_times(trace, Arrivals("native", "native"))
-    assert arrival.tolist() == [7.0, 9.0, 50.0, 53.0]
-    assert think.tolist() == [0.0, 2.0, 1.0, 3.0]
+    arrival, think = times(trace, Arrivals("native", "native"))
+    assert arrival == [7.0, 9.0, 50.0, 53.0]
+    assert think == [0.0, 2.0, 1.0, 3.0]
 
 
 def test_native_gaps_with_fixed_starts_shift_whole_sessions() -> None:
     trace = trace_of(("a", 0, 100.0, NAN, -1), ("b", 0, 3.0, NAN, -1), ("a", 1, 104.0, NAN, -1))
-    arrival, think = arrival_times(trace, Arrivals("fixed", "native", sessions_per_second=0.5))
-    assert arrival.tolist() == [0.0, 2.0, 4.0]
-    assert think.tolist() == [0.0, 0.0, 4.0]
+    arrival, think = times(trace, Arrivals("fixed", "native", sessions_per_second=0.5))
+    assert arrival == [0.0, 2.0, 4.0]
+    assert think == [0.0, 0.0, 4.0]
 
 
 def test_times_of_a_session_do_not_depend_on_the_others() -> None:
     rows = [("a", t, NAN, NAN, 1) for t in range(50)]
-    alone = arrival_times(trace_of(*rows), Arrivals("fixed", "typing"))[0]
-    before = [("A", t, NAN, NAN, 10**6 + t) for t in range(50)]
-    model = Arrivals("fixed", "typing", sessions_per_second=1e9)
-    beside = arrival_times(trace_of(*before, *rows), model)[0][50:]
-    assert (np.diff(alone) == np.diff(beside)).mean() > 0.9
-    assert np.allclose(np.diff(beside), 1 / 1.5)
+    alone = times(trace_of(*rows), Arrivals("fixed", "typing"))[0]
+    after = [("b", t, NAN, NAN, 10**6 + t) for t in range(50)]
+    before = [("A", t, 0.0 if t == 0 else NAN, NAN, 10**6 + t) for t in range(50)]
+    assert times(trace_of(*rows, *after), Arrivals("fixed", "typing"))[0][:50] == alone
+    told = [("a", 0, 0.0, NAN, 1), *rows[1:]]
+    assert times(trace_of(*before, *told), Arrivals("native", "typing"))[0][50:] == alone
 
 
 # order
