@@ -1,0 +1,131 @@
+"""Instantaneous replay of a radix-tree policy: look-up and insertion of one request after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marconi_sim.core.evict import Hooks, evict_until_it_fits
+from marconi_sim.core.jit import inner, kernel
+from marconi_sim.core.outcome import (
+    COLD,
+    EVICTIONS,
+    KV_EVICTED,
+    NO_CHECKPOINT,
+    NOT_ADMITTED,
+    PEAK_BYTES,
+    STATE_EVICTED,
+    Outcome,
+)
+from marconi_sim.core.radix import (
+    HAD_STATE,
+    NOW,
+    WAS_RESIDENT,
+    RadixCache,
+    Rules,
+    bytes_held,
+    insert,
+    look_up,
+)
+from marconi_sim.core.requests import Index, Requests
+from marconi_sim.core.seen import deepest_seen, mark_seen
+from marconi_sim.core.shape import Shape
+
+UNLIMITED = 2**63 - 1
+
+
+@inner
+def tell_causes(
+    index: Index, cache: RadixCache, input_node: int, matched: int, reused: int, missed: NDArray[np.int32]
+) -> None:
+    """Write why each token of an input beyond the reused ones is computed (DESIGN section 6)."""
+    seen = deepest_seen(index.parent, cache.flags, input_node)
+    node = seen
+    while not cache.flags[node] & WAS_RESIDENT:
+        node = index.parent[node]
+    missed[COLD] = index.depth[input_node] - index.depth[seen]
+    missed[NOT_ADMITTED] = index.depth[seen] - index.depth[node]
+    missed[KV_EVICTED] = index.depth[node] - index.depth[matched]
+    node = matched
+    while node != reused and not cache.flags[node] & HAD_STATE:
+        node = index.parent[node]
+    missed[NO_CHECKPOINT] = index.depth[matched] - index.depth[node]
+    missed[STATE_EVICTED] = index.depth[node] - index.depth[reused]
+
+
+@inner
+def _begin(
+    index: Index, cache: RadixCache, rules: Rules, i: int, requests: Requests, outcome: Outcome
+) -> int:
+    """Look request i up and write down what came of it; return its branch point."""
+    cache.clock[NOW] = requests.time[i] if requests.time.size else cache.clock[NOW] + 1
+    input_node = requests.input_node[i]
+    matched, reused, branch = look_up(index, cache, rules, input_node)
+    outcome.matched[i] = index.depth[matched]
+    outcome.reused[i] = index.depth[reused]
+    tell_causes(index, cache, input_node, matched, reused, outcome.missed[i])
+    mark_seen(index.parent, cache.flags, requests.end_node[i])
+    cache.clock[NOW] = requests.time[i] if requests.time.size else cache.clock[NOW] + 1
+    return branch
+
+
+@kernel
+def replay_unlimited(
+    index: Index,
+    cache: RadixCache,
+    shape: Shape,
+    rules: Rules,
+    requests: Requests,
+    first: int,
+    last: int,
+    outcome: Outcome,
+) -> None:
+    """Replay the requests [first, last) in a cache that cannot overflow, so that no policy is asked for a victim."""
+    for i in range(first, last):
+        branch = _begin(index, cache, rules, i, requests, outcome)
+        input_node = requests.input_node[i]
+        end_node = requests.end_node[i]
+        insert(index, cache, shape, rules, UNLIMITED, input_node, end_node, branch)
+        cache.totals[PEAK_BYTES] = bytes_held(cache, shape)
+
+
+@kernel
+def replay_radix(
+    index: Index,
+    cache: RadixCache,
+    shape: Shape,
+    rules: Rules,
+    capacity: int,
+    requests: Requests,
+    first: int,
+    last: int,
+    until_eviction: bool,
+    verify: bool,
+    outcome: Outcome,
+    params: Any,
+    hooks: Hooks,
+) -> tuple[int, bool]:
+    """Replay the requests [first, last) in processing order.
+
+    With `until_eviction` the replay stops after the first request that evicted something. With `verify` every victim is
+    also looked for by a scan.
+
+    Returns (number of the next request, whether search and scan always agreed).
+    """
+    agreed = True
+    for i in range(first, last):
+        branch = _begin(index, cache, rules, i, requests, outcome)
+        input_node = requests.input_node[i]
+        end_node = requests.end_node[i]
+        if not insert(index, cache, shape, rules, capacity, input_node, end_node, branch):
+            continue
+        evicted = cache.totals[EVICTIONS]
+        agreed &= evict_until_it_fits(
+            index, cache, shape, rules, capacity, end_node, verify, params, hooks
+        )
+        cache.totals[PEAK_BYTES] = max(cache.totals[PEAK_BYTES], bytes_held(cache, shape))
+        if until_eviction and cache.totals[EVICTIONS] > evicted:
+            return i + 1, agreed
+    return last, agreed
