@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from marconi_sim.model import Model, load_model
     from marconi_sim.policy.load import load_policy
     from marconi_sim.result import Result
-    from marconi_sim.simulate import simulate
+    from marconi_sim.simulation import simulate
     from marconi_sim.trace.load import Workload, load_trace
 
 __version__ = "0.1.0"
@@ -33,7 +33,7 @@ _PUBLIC = {
     "load_model": "marconi_sim.model",
     "load_policy": "marconi_sim.policy.load",
     "load_trace": "marconi_sim.trace.load",
-    "simulate": "marconi_sim.simulate",
+    "simulate": "marconi_sim.simulation",
 }
 
 __all__ = [

@@ -76,7 +76,7 @@ def run_command(
         if path is not None:
             check_writable(path)
     with status("loading"):
-        from marconi_sim.simulate import simulate
+        from marconi_sim.simulation import simulate
         from marconi_sim.trace.load import load_trace
 
         workload = load_trace(
