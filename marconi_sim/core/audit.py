@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from marconi_sim.core.index import NONE, ROOT
 from marconi_sim.core.jit import kernel
-from marconi_sim.core.order import KEPT, TIME
+from marconi_sim.core.order import KEPT, TIME, WIDTH
 from marconi_sim.core.outcome import KV_TOKENS, STATES
 from marconi_sim.core.radix import (
     CHANGED,
@@ -91,7 +91,7 @@ def audit_radix(index: Index, cache: RadixCache, shape: Shape, rules: Rules, cap
                 return 9
             if cache.order.time[slot] != cache.time[node]:
                 return 9
-            competes = cache.order.tree[cache.order.node.size + slot, TIME] != np.inf
+            competes = cache.order.tree[cache.order.size[WIDTH] + slot, TIME] != np.inf
             if not flags & CHANGED and competes != (children[node] <= rules.max_children):
                 return 9
         elif cache.order.size[KEPT] and node != ROOT and flags & NODE:

@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 from marconi_sim.core.index import NONE
 from marconi_sim.core.jit import inner
 
+# Positions in `Order.size`.
 USED = 0  # slots in use, dead ones included
-KEPT = 1  # 1 if the order is kept at all; a cache that can never overflow does not need it
+WIDTH = 1  # slots that the tree stands on now: a power of two
+KEPT = 2  # 1 if the order is kept at all; a cache that can never overflow does not need it
 
 # Columns of `Order.tree`.
 TIME, VALUE = 0, 1  # of the range's winner; TIME is inf where no entry competes
@@ -35,16 +37,16 @@ _STACK = 128  # at least twice the depth of a tree over 2^62 slots
 
 
 class Order(NamedTuple):
-    """Entries by last touch. The number of slots is a power of two, at least twice the number of entries.
+    """Entries by last touch. There is room for four times as many slots as entries; `size[WIDTH]` of them are used.
 
     node: int32 (slots,). Entry in each slot; NONE where it has moved on.
     time: float64 (slots,). Time of the touch, not falling.
-    tree: float64 (2 * slots, 6). Tournament tree, root at 1, slot s at slots + s; a row is a range with the columns
+    tree: float64 (2 * slots, 6). Tournament tree, root at 1, slot s at WIDTH + s; a row is a range with the columns
         above. A row a node rather than an array a column, because an update reads whole rows along a path.
     slope: float64 (1,). The slope for which all winners in `tree` are right.
     outdated: int32 (slots,). Scratch: ranges to bring up to date.
     stack: int64 (depth of the search,). Scratch: ranges to look into.
-    size: int64 (2,). See USED and KEPT.
+    size: int64 (3,). See USED, WIDTH and KEPT.
     """
 
     node: NDArray[np.int32]
@@ -59,7 +61,7 @@ class Order(NamedTuple):
 def new_order(entries: int) -> Order:
     """Return an empty order with room for `entries` entries; 0: the order is not kept."""
     slots = 2
-    while slots < 2 * entries:
+    while slots < 4 * entries:
         slots *= 2
     tree = np.empty((2 * slots, 6))
     tree[:] = (np.inf, 0.0, -np.inf, np.inf, np.inf, -np.inf)
@@ -70,13 +72,13 @@ def new_order(entries: int) -> Order:
         slope=np.zeros(1),
         outdated=np.zeros(slots, np.int32),
         stack=np.zeros(_STACK, np.int64),
-        size=np.array([0, entries > 0], np.int64),
+        size=np.array([0, 2, entries > 0], np.int64),
     )
 
 
 @inner
-def _play(tree: NDArray[np.float64], t: int, slope: float) -> None:
-    """Let the two halves of range t compete; both must be right for this slope."""
+def _play(tree: NDArray[np.float64], t: int, slope: float) -> bool:
+    """Let the two halves of range t compete; both must be right for this slope. Return whether its row changed."""
     left = 2 * t
     right = left + 1
     start = max(tree[left, FROM], tree[right, FROM])
@@ -90,75 +92,96 @@ def _play(tree: NDArray[np.float64], t: int, slope: float) -> None:
         if slope * cheaper > later:
             winner = right
         if cheaper != 0:
-            # The two are equal at this slope.
-            crossing = later / cheaper
+            crossing = later / cheaper  # the slope at which the two are equal
             if (cheaper > 0) == (winner == left):
                 stop = min(stop, crossing)
             else:
                 start = max(start, crossing)
+    low = min(tree[left, LOW], tree[right, LOW])
+    high = max(tree[left, HIGH], tree[right, HIGH])
+    changed = (
+        tree[t, TIME] != tree[winner, TIME]
+        or tree[t, VALUE] != tree[winner, VALUE]
+        or tree[t, FROM] != start
+        or tree[t, TO] != stop
+        or tree[t, LOW] != low
+        or tree[t, HIGH] != high
+    )
     tree[t, TIME] = tree[winner, TIME]
     tree[t, VALUE] = tree[winner, VALUE]
     tree[t, FROM] = start
     tree[t, TO] = stop
-    tree[t, LOW] = min(tree[left, LOW], tree[right, LOW])
-    tree[t, HIGH] = max(tree[left, HIGH], tree[right, HIGH])
+    tree[t, LOW] = low
+    tree[t, HIGH] = high
+    return changed
 
 
 @inner
 def _replay_above(order: Order, slot: int) -> None:
-    t = (order.node.size + slot) >> 1
-    while t >= 1:
-        _play(order.tree, t, order.slope[0])
+    t = (order.size[WIDTH] + slot) >> 1
+    while t >= 1 and _play(order.tree, t, order.slope[0]):
         t >>= 1
 
 
 @inner
-def _clear(order: Order, slot: int) -> None:
-    t = order.node.size + slot
-    order.tree[t, TIME] = np.inf
-    order.tree[t, VALUE] = 0.0
-    order.tree[t, LOW] = np.inf
-    order.tree[t, HIGH] = -np.inf
+def _set_leaf(order: Order, slot: int, time: float, value: float) -> None:
+    """Set what a slot brings into the competition; a time of inf is nothing."""
+    t = order.size[WIDTH] + slot
+    order.tree[t, TIME] = time
+    order.tree[t, VALUE] = value
+    order.tree[t, FROM] = -np.inf
+    order.tree[t, TO] = np.inf
+    order.tree[t, LOW] = value if time != np.inf else np.inf
+    order.tree[t, HIGH] = value if time != np.inf else -np.inf
 
 
 @inner
 def enter(order: Order, slot: int, value: float) -> None:
     """Let the entry in `slot` compete with this value. O(log slots)."""
-    t = order.node.size + slot
-    order.tree[t, TIME] = order.time[slot]
-    order.tree[t, VALUE] = value
-    order.tree[t, LOW] = value
-    order.tree[t, HIGH] = value
+    _set_leaf(order, slot, order.time[slot], value)
     _replay_above(order, slot)
 
 
 @inner
 def withdraw(order: Order, slot: int) -> None:
     """Take the entry in `slot` out of the competition; it keeps its place. O(log slots)."""
-    if order.tree[order.node.size + slot, TIME] != np.inf:
-        _clear(order, slot)
+    if order.tree[order.size[WIDTH] + slot, TIME] != np.inf:
+        _set_leaf(order, slot, np.inf, 0.0)
         _replay_above(order, slot)
 
 
 @inner
 def _compact(order: Order, slot_of: NDArray[np.int32]) -> None:
-    """Close the gaps that moved entries have left. O(slots), once every slots / 2 touches at most."""
-    slots = order.node.size
+    """Close the gaps that moved entries have left, and fit the tree to what remains.
+
+    O(slots), once every half as many touches at most.
+    """
+    live = 0
+    for slot in range(order.size[USED]):
+        live += order.node[slot] != NONE
+    old = order.size[WIDTH]
+    new = 2
+    while new < 2 * live:
+        new *= 2
+    # The leaves move within one array: what is kept of them is parked where neither the old nor the new tree is read.
     free = 0
-    for slot in range(slots):
+    for slot in range(order.size[USED]):
         node = order.node[slot]
         if node != NONE:
             order.node[free] = node
             order.time[free] = order.time[slot]
-            for column in range(order.tree.shape[1]):
-                order.tree[slots + free, column] = order.tree[slots + slot, column]
             slot_of[node] = free
+            order.tree[free, TIME] = order.tree[old + slot, TIME]
+            order.tree[free, VALUE] = order.tree[old + slot, VALUE]
             free += 1
-    for slot in range(free, slots):
+    order.size[USED] = live
+    order.size[WIDTH] = new
+    for slot in range(live - 1, -1, -1):
+        _set_leaf(order, slot, order.tree[slot, TIME], order.tree[slot, VALUE])
+    for slot in range(live, new):
         order.node[slot] = NONE
-        _clear(order, slot)
-    order.size[USED] = free
-    for t in range(slots - 1, 0, -1):
+        _set_leaf(order, slot, np.inf, 0.0)
+    for t in range(new - 1, 0, -1):
         _play(order.tree, t, order.slope[0])
 
 
@@ -178,7 +201,7 @@ def append(order: Order, slot_of: NDArray[np.int32], node: int, time: float) -> 
     if not order.size[KEPT]:
         return
     drop(order, slot_of, node)
-    if order.size[USED] == order.node.size:
+    if order.size[USED] == order.size[WIDTH]:
         _compact(order, slot_of)
     slot = order.size[USED]
     order.size[USED] = slot + 1
@@ -191,7 +214,7 @@ def append(order: Order, slot_of: NDArray[np.int32], node: int, time: float) -> 
 def _end_time(order: Order, last: int) -> float:
     """Return the earliest (last = 0) or the latest (last = 1) touch of a competing entry; there must be one."""
     t = 1
-    while t < order.node.size:
+    while t < order.size[WIDTH]:
         t = 2 * t + last
         if order.tree[t, TIME] == np.inf:
             t ^= 1
@@ -282,7 +305,7 @@ def scan_for_victim(
     best_score = np.inf
     if order.tree[1, TIME] == np.inf:
         return best, best_score
-    slots = order.node.size
+    slots = order.size[WIDTH]
     field = _field(order)
     for slot in range(order.size[USED]):
         time = order.tree[slots + slot, TIME]
@@ -312,7 +335,7 @@ def _bring_up_to_date(order: Order, slope: float) -> None:
     while i < count:  # parents before children; a range is as narrow as its halves, so nothing is overlooked
         t = order.outdated[i]
         for half in (2 * t, 2 * t + 1):
-            if half < order.node.size and _is_outdated(order, half, slope):
+            if half < order.size[WIDTH] and _is_outdated(order, half, slope):
                 order.outdated[count] = half
                 count += 1
         i += 1
@@ -341,7 +364,7 @@ def find_victim(
     largest = max(abs(field.lowest), abs(field.highest))
     margin = _ROUNDING * (abs(field.latest) + abs(slope) * largest)
     limit = tree[1, TIME] + slope * tree[1, VALUE] + margin
-    slots = order.node.size
+    slots = order.size[WIDTH]
     order.stack[0] = 1
     top = 1
     while top > 0:
