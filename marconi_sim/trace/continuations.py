@@ -1,16 +1,19 @@
-"""Which request continues which, where a log shows the blocks of inputs but neither outputs nor conversations.
+"""Which request continues which, where a log shows the blocks of inputs but no conversations.
 
-The rule, for requests in order of arrival. Request B continues an earlier request A if
+Outputs are not in such a log either. The rule, for requests in order of arrival: request B
+continues an earlier request A if
 
 1. B's full blocks begin with all of A's full blocks, at least one;
 2. B's input is longer than A's input and output together, so that the output fits in between;
-3. A's last full block belongs to one conversation: all inputs that go on behind it with a full block go on with the same
-   one. Where they do not (a prompt shared by many conversations), nothing tells which of them continues A;
-4. A is not continued by a request before B, and of all such A, B continues the one that has the most full blocks in
-   common with it; among equals the longest, input and output together; among equals the latest.
+3. A's last full block belongs to one conversation: all inputs that go on behind it with a full
+   block go on with the same one. Where they do not (a prompt shared by many conversations), nothing
+   tells which of them continues A;
+4. A is not continued by a request before B, and of all such A, B continues the one that has the
+   most full blocks in common with it; among equals the longest, input and output together; among
+   equals the latest.
 
-Then B's input contains A's output, and A's sequence is a prefix of B's input. This is inferred: a log of block hashes
-cannot prove it.
+Then B's input contains A's output, and A's sequence is a prefix of B's input. This is inferred: a
+log of block hashes cannot prove it.
 """
 
 from __future__ import annotations
@@ -38,7 +41,8 @@ def continued_by(
 
     Args:
         full_blocks: ids of the blocks that the input fills, of each request.
-        input_tokens, output_tokens: int64 (n,).
+        input_tokens: int64 (n,).
+        output_tokens: int64 (n,).
         arrival: float64 (n,). Only later requests continue a request.
     """
     successor = np.full(len(full_blocks), NONE, np.int64)
@@ -50,7 +54,7 @@ def continued_by(
     node_of = dict(zip(order, index.input_node.tolist(), strict=True))
     parent = index.parent.tolist()
     children = np.bincount(index.parent[1:], minlength=index.parent.size).tolist()
-    # node -> (tokens of the sequence, request) of the requests that end there and are not continued, sorted
+    # node -> (tokens of the sequence, request) of requests that end there uncontinued, sorted
     waiting: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for later in order:
         node = node_of[later]
@@ -70,7 +74,7 @@ def continued_by(
 
 
 def conversations(successor: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return each request's first request of its chain of continuations and its position in it; int64 (n,) both."""
+    """Return each request's chain of continuations, as its first request, and turn in it; int64."""
     first = np.arange(successor.size)
     turn = np.zeros(successor.size, np.int64)
     continues = np.full(successor.size, NONE, np.int64)
@@ -91,18 +95,22 @@ def sequences(
     successor: NDArray[np.int64],
     block: int,
 ) -> list[Blocks]:
-    """Return the symbols of each request: of its input and output where it is continued, of its input where not.
+    """Return the symbols of each request: of all of it if it is continued, else of its input.
 
-    A request that is continued takes its symbols from its successor's input. An input that ends inside a block and is
-    equal to one that is continued takes the same block, so that equal inputs stay equal.
+
+    A request that is continued takes its symbols from its successor's input. An input that ends
+    inside a block and equals one that is continued takes the same block, so that equal inputs stay
+    equal.
 
     Args:
-        blocks: ids of the ceil(input / block) blocks that each input touches; the last one may be partly filled.
-        input_tokens, output_tokens: int64 (n,).
+        blocks: ids of the ceil(input / block) blocks that each input touches; the last one may be
+            partly filled.
+        input_tokens: int64 (n,).
+        output_tokens: int64 (n,).
         successor: int64 (n,), from `continued_by`.
         block: tokens per block.
     """
-    # A partly filled block is known by its id and the length of the input. Lengths grow along every chain of entries.
+    # A partly filled block is known by its id and the input's length, which grows along a chain.
     completed: dict[tuple[int, int], tuple[int, int]] = {}
     for i in np.flatnonzero((successor != NONE) & (input_tokens % block != 0)):
         other = successor[i]
@@ -120,7 +128,7 @@ def sequences(
             ids = np.append(ids[:-1], key[0])
         inputs.append(ids)
     result = list(inputs)
-    # Successors have longer inputs, so going down in length meets every successor before its predecessor.
+    # Successors have longer inputs: going down in length meets them before their predecessors.
     for i in np.argsort(-input_tokens, kind="stable"):
         if successor[i] != NONE:
             length = int(input_tokens[i] + output_tokens[i])

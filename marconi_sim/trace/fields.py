@@ -1,4 +1,4 @@
-"""Values out of a JSON record, checked: a wrong one is an error that names the file, the line and the key."""
+"""Values of a JSON record, checked: an error names the file, the line and the key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def required(record: dict[str, Any], key: str, place: str) -> Any:
     Args:
         record: a JSON object.
         key: what must be there.
-        place: where the record is, for the message: `FILE:LINE`, with more behind it where records are nested.
+        place: where the record is: `FILE:LINE`, with more behind it where records are nested.
 
     Raises:
         UserError: the key is missing.
@@ -39,7 +39,8 @@ def whole_number(record: dict[str, Any], key: str, place: str, smallest: int) ->
     value = required(record, key, place)
     if type(value) is not int or not smallest <= value <= LONGEST_SEQUENCE:
         raise UserError(
-            f"{place}: {key} is {value!r}, expected a whole number from {smallest} to {LONGEST_SEQUENCE}"
+            f"{place}: {key} is {value!r},"
+            f" expected a whole number from {smallest} to {LONGEST_SEQUENCE}"
         )
     return value
 

@@ -2,8 +2,9 @@
 
     {"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47, ... 2354]}
 
-`timestamp` is in milliseconds. There is one id for every block of `input_length` tokens, the last block may be partly
-filled. Equal ids mean equal blocks behind equal prefixes. Layout: Mooncake's FAST'25 traces, 512 tokens a block.
+`timestamp` is in milliseconds. There is one id for every block of `input_length` tokens, the last
+block may be partly filled. Equal ids mean equal blocks behind equal prefixes. Layout: Mooncake's
+FAST'25 traces, 512 tokens a block.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _KEYS = {"timestamp", "input_length", "output_length", "hash_ids"}
 
 
 def _fitting_block_size(length: int, ids: int) -> int | None:
-    """Return a block size that cuts `length` tokens into `ids` blocks, a power of two if there is one."""
+    """Return a block size that cuts `length` tokens into `ids` blocks, rather a power of two."""
     if not 1 <= ids <= length:
         return None
     smallest = -(-length // ids)
@@ -42,7 +43,9 @@ def _matches(path: Path, head: bytes) -> bool:
     try:
         record = orjson.loads(head.split(b"\n", 1)[0])
     except orjson.JSONDecodeError:
-        return head.lstrip().startswith(b"{") and b'"hash_ids"' in head and b'"input_length"' in head
+        return (
+            head.lstrip().startswith(b"{") and b'"hash_ids"' in head and b'"input_length"' in head
+        )
     return isinstance(record, dict) and record.keys() >= _KEYS
 
 
@@ -62,12 +65,13 @@ def _read(path: Path, options: ImportOptions, notes: dict[str, Any]) -> Iterator
                 else f"wrong block size? --block-size {fitting} would fit this line"
             )
             raise UserError(
-                f"{place}: {ids.size} hash_ids, but input_length {length} makes {-(-length // block)} blocks of"
-                f" {block} tokens; {hint}"
+                f"{place}: {ids.size} hash_ids, but input_length {length} makes"
+                f" {-(-length // block)} blocks of {block} tokens; {hint}"
             )
         if length + output > LONGEST_SEQUENCE:
             raise UserError(
-                f"{place}: input_length + output_length is {length + output}, allowed are {LONGEST_SEQUENCE}"
+                f"{place}: input_length + output_length is {length + output}, allowed are"
+                f" {LONGEST_SEQUENCE}"
             )
         blocks.append(ids)
         lengths.append(length)
@@ -82,10 +86,12 @@ def _read(path: Path, options: ImportOptions, notes: dict[str, Any]) -> Iterator
     continued = int((successor != NONE).sum())
     notes["block_size"] = block
     notes["continuations"] = (
-        f"continuations inferred: {continued} of {len(blocks)} requests are continued by a later one; the log shows"
-        " neither outputs nor conversations"
+        f"continuations inferred: {continued} of {len(blocks)} requests are continued by a later"
+        " one; the log shows neither outputs nor conversations"
     )
-    notes["sessions"] = "inferred: a session is a chain of inferred continuations, named by its first request"
+    notes["sessions"] = (
+        "inferred: a session is a chain of inferred continuations, named by its first request"
+    )
     notes["outputs"] = (
         "where no continuation is inferred, the output is taken to be unlike any other sequence;"
         f" sharing is seen in whole blocks of {block} tokens"
@@ -105,7 +111,7 @@ def _read(path: Path, options: ImportOptions, notes: dict[str, Any]) -> Iterator
 
 FORMAT = Format(
     name="mooncake",
-    summary="JSONL of block hashes: timestamp (ms), input_length, output_length, hash_ids; 512-token blocks",
+    summary="JSONL of block hashes: timestamp (ms), input_length, output_length, hash_ids",
     options=frozenset({"block_size"}),
     matches=_matches,
     read=_read,

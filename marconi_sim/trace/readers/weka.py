@@ -1,11 +1,12 @@
-"""WEKA's Claude Code traces: one session a line, its requests as ids of 64-token blocks that are local to the session.
+"""WEKA's Claude Code traces: a session a line, its requests as ids of 64-token blocks local to it.
 
-    {"id": "trace_0014", "block_size": 64, "tool_tokens": 12319, "system_tokens": 2882, "requests": [
-        {"t": 12.0, "in": 15874, "out": 153, "hash_ids": [1, 2, ... 248], "think_time": 6.0, "api_time": 5.6, ...}]}
+    {"id": "trace_0014", "block_size": 64, "tool_tokens": 12319, "system_tokens": 2882,
+     "requests": [{"t": 12.0, "in": 15874, "out": 153, "hash_ids": [1, 2, ... 248],
+                   "think_time": 6.0, "api_time": 5.6, ...}]}
 
-`t` is in seconds from the session's start. There is one id for every block that the input fills; what is left of the
-input has none. A request of type `subagent` holds the requests of an agent of its own, `t` counted from its start; it
-is read as a session of its own, `trace_0014/agent_001`.
+`t` is in seconds from the session's start. There is one id for every block that the input fills;
+what is left of the input has none. A request of type `subagent` holds the requests of an agent of
+its own, `t` counted from its start; it is read as a session of its own, `trace_0014/agent_001`.
 """
 
 from __future__ import annotations
@@ -64,8 +65,9 @@ def _call(record: dict[str, Any], place: str, block: int, start: float) -> _Call
     ids = block_ids(record, "hash_ids", place)
     if ids.size != input_tokens // block:
         raise UserError(
-            f"{place}: {ids.size} hash_ids, but 'in' {input_tokens} fills {input_tokens // block} blocks of"
-            f" {block} tokens; wrong block size? give the one of the file with --block-size"
+            f"{place}: {ids.size} hash_ids, but 'in' {input_tokens} fills"
+            f" {input_tokens // block} blocks of"
+            f" {block} tokens; wrong block size? give the file's with --block-size"
         )
     if input_tokens + output_tokens > LONGEST_SEQUENCE:
         raise UserError(
@@ -83,7 +85,10 @@ def _agents(
     requests = required(record, "requests", place)
     if not isinstance(requests, list) or not all(isinstance(r, dict) for r in requests):
         raise UserError(f"{place}: requests is not a list of JSON objects")
-    head = (whole_number(record, "tool_tokens", place, 0), whole_number(record, "system_tokens", place, 0))
+    head = (
+        whole_number(record, "tool_tokens", place, 0),
+        whole_number(record, "system_tokens", place, 0),
+    )
     calls, nested = [], []
     for i, request in enumerate(requests):
         where = f"{place}: requests[{i}]"
@@ -99,12 +104,12 @@ def _agents(
 
 
 def _head_ids(agent: _Agent, block: int) -> NDArray[np.int64]:
-    """Return the local ids of the agent's tool definitions and system prompt: full blocks of its first request."""
+    """Return the local ids of the full blocks of the agent's tools and system prompt."""
     return agent.calls[0].ids[: sum(agent.head) // block]
 
 
 class _GlobalIds:
-    """Gives every session's ids, every common head and every partly filled last block ids of their own."""
+    """Gives sessions, common heads and partly filled last blocks ids that differ."""
 
     def __init__(self, block: int, shared_heads: bool) -> None:
         self._block = block
@@ -118,7 +123,7 @@ class _GlobalIds:
         return np.arange(self._next - count, self._next)
 
     def of_session(self, agents: list[_Agent]) -> list[list[NDArray[np.int64]]]:
-        """Return the ids of the blocks that each input touches, for the calls of each agent of one session."""
+        """Return the ids of the blocks that each input touches, by agent and call of a session."""
         local = np.unique(np.concatenate([call.ids for agent in agents for call in agent.calls]))
         known = self._take(local.size)
         for agent in agents if self._shared_heads else ():
@@ -163,14 +168,16 @@ def _requests(agent: _Agent, blocks: list[NDArray[np.int64]], block: int) -> Ite
 def _write_notes(notes: dict[str, Any], ids: _GlobalIds, block: int, counts: Counter[str]) -> None:
     notes["block_size"] = block
     notes["continuations"] = (
-        f"continuations inferred: {counts['continued']} of {counts['requests']} requests are continued by a later one"
-        " of their session; the log does not show outputs. Where none is inferred, often because the answer's thinking"
+        f"continuations inferred: {counts['continued']} of {counts['requests']} requests are"
+        " continued by a later one of their session; the log does not show outputs. Where none is"
+        " inferred, often because the answer's thinking"
         " is not sent back, the output is taken to be unlike any other sequence"
     )
     shared = {head: uses for head, uses in ids.head_uses.items() if uses > 1}
     notes["shared_heads"] = (
-        f"modelled: {sum(shared.values())} of {counts['sessions']} sessions have tool and system prompts as long as"
-        f" another session's and are given {len(shared)} common heads; ids in the log are local to a session"
+        f"modelled: {sum(shared.values())} of {counts['sessions']} sessions have tool and system"
+        f" prompts as long as another session's and are given {len(shared)} common heads;"
+        " ids in the log are local to a session"
         if ids.head_uses
         else "none: no two sessions share a block, as ids in the log are local to a session"
     )
@@ -198,7 +205,9 @@ def _read(path: Path, options: ImportOptions, notes: dict[str, Any]) -> Iterator
         agents = list(_agents(record, name, place, block, 0.0))
         for agent in agents:
             if agent.name in names:
-                raise UserError(f"{place}: session '{agent.name}' is there twice; names must differ")
+                raise UserError(
+                    f"{place}: session '{agent.name}' is there twice; names must differ"
+                )
             names.add(agent.name)
         counts["subagents"] += sum(agent.name != name for agent in agents)
         for agent, blocks in zip(agents, ids.of_session(agents) if agents else (), strict=True):
@@ -219,7 +228,7 @@ def _matches(path: Path, head: bytes) -> bool:
 
 FORMAT = Format(
     name="weka",
-    summary="JSONL of sessions with block hashes local to each (WEKA Claude Code traces); 64-token blocks",
+    summary="JSONL of sessions with block hashes local to each (WEKA Claude Code); 64-token blocks",
     options=frozenset({"block_size", "shared_heads"}),
     matches=_matches,
     read=_read,
