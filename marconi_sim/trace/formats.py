@@ -12,8 +12,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from marconi_sim.errors import UsageError, did_you_mean
+from marconi_sim.errors import UsageError, UserError, did_you_mean
 from marconi_sim.trace.build import Request
+from marconi_sim.trace.lines import first_bytes
 
 
 @dataclass(frozen=True)
@@ -93,3 +94,21 @@ def format_named(name: str, options: ImportOptions) -> Format:
                 f"--{field.name.replace('_', '-')}: means nothing to format '{name}'; its options: {allowed}"
             )
     return chosen
+
+
+def detect_format(path: Path) -> Format:
+    """Return the one format that a file or directory looks like.
+
+    Raises:
+        UserError: there is nothing at `path`.
+        UsageError: no format fits, or more than one does.
+    """
+    if not path.exists():
+        raise UserError(f"{path}: no such file or directory (trace)")
+    start = first_bytes(path)
+    fitting = [f.name for f in formats().values() if f.matches(path, start)]
+    if len(fitting) != 1:
+        what = f"could be {' or '.join(fitting)}" if fitting else "none of the known formats"
+        names = ", ".join(fitting or formats())
+        raise UsageError(f"{path}: {what}; say which with --format, one of: {names}")
+    return formats()[fitting[0]]

@@ -1,0 +1,234 @@
+"""When requests arrive: the one place that turns a trace's sessions into times.
+
+A session starts at the time its source tells (`native`) or at its place in the order of sessions / sessions_per_second
+(`fixed`: evenly spaced, as in the published code; FIDELITY rows G1 to G3). Every later turn follows the turn before it
+after a gap: as the source tells (`native`), a whole number of seconds drawn from a Poisson distribution
+(`response-time`: the environment of an agent answers), or the time to type the user's words (`typing`: a chat).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marconi_sim.errors import UsageError
+from marconi_sim.trace.compiled import Trace
+
+STARTS = ("native", "fixed")
+GAPS = ("native", "response-time", "typing")
+# Parameter -> (the field that decides whether it is used, the value for which it is, its default).
+PARAMETERS = {
+    "sessions_per_second": ("start", "fixed", 1.0),
+    "response_time": ("gap", "response-time", 5.0),
+    "seed": ("gap", "response-time", 42),
+    "words_per_minute": ("gap", "typing", 90.0),
+}
+_LARGEST = 1e9  # keeps times finite and exact to a microsecond
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """An arrival model. A parameter that its `start` or `gap` does not use is None; one left out gets its default.
+
+    Attributes:
+        start: one of `STARTS`.
+        gap: one of `GAPS`.
+        sessions_per_second: sessions started per second, 1e-9 to 1e9; default 1. Used by start `fixed`.
+        response_time: mean of the Poisson distribution, seconds, 0 to 1e9; default 5. Used by gap `response-time`.
+        seed: of the draws, >= 0; default 42. Used by gap `response-time`.
+        words_per_minute: typing speed, 1e-9 to 1e9; default 90. Used by gap `typing`.
+
+    Raises:
+        UsageError: an unknown start or gap, a parameter out of its range, or one that is not used.
+    """
+
+    start: str
+    gap: str
+    sessions_per_second: float | None = None
+    response_time: float | None = None
+    seed: int | None = None
+    words_per_minute: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("start", STARTS), ("gap", GAPS)):
+            if getattr(self, name) not in allowed:
+                raise UsageError(
+                    f"{name} '{getattr(self, name)}': unknown, expected one of: {', '.join(allowed)}"
+                )
+        for name, (decider, needed, default) in PARAMETERS.items():
+            value = getattr(self, name)
+            if getattr(self, decider) != needed:
+                if value is not None:
+                    raise UsageError(
+                        f"{name} {value}: has no effect with {decider} '{getattr(self, decider)}';"
+                        f" use {decider} '{needed}' or leave it out"
+                    )
+            else:
+                used = default if value is None else _checked(name, value)
+                object.__setattr__(self, name, used)
+
+
+def _checked(name: str, value: object) -> float | int:
+    """Return a parameter's value as a plain number, if it is in its range."""
+    if name == "seed":
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 0:
+            raise UsageError(f"seed {value}: must be a whole number of at least 0")
+        return int(value)
+    least = 0.0 if name == "response_time" else 1e-9
+    if (
+        not isinstance(value, numbers.Real)
+        or isinstance(value, bool)
+        or not least <= value <= _LARGEST
+    ):
+        raise UsageError(f"{name} {value}: must be a number from {least:g} to {_LARGEST:g}")
+    return float(value)
+
+
+def retimed(
+    arrivals: Arrivals,
+    sessions_per_second: float | None = None,
+    response_time: float | None = None,
+    seed: int | None = None,
+) -> Arrivals:
+    """Return the model with other parameters; one that the model does not use switches it to the form that does.
+
+    `sessions_per_second` makes the starts `fixed` and keeps the gaps; `response_time` makes the gaps `response-time`.
+    A `seed` changes nothing where no gap is drawn.
+
+    Raises:
+        UsageError: a parameter out of its range.
+    """
+    changes: dict[str, object] = {}
+    if sessions_per_second is not None:
+        changes |= {"start": "fixed", "sessions_per_second": sessions_per_second}
+    if response_time is not None:
+        changes |= {
+            "gap": "response-time",
+            "response_time": response_time,
+            "words_per_minute": None,
+        }
+    if seed is not None:
+        _checked("seed", seed)
+        if "response-time" in (arrivals.gap, changes.get("gap")):
+            changes["seed"] = seed
+    return dataclasses.replace(arrivals, **changes)  # type: ignore[arg-type]
+
+
+def default_arrivals(trace: Trace) -> Arrivals:
+    """Return the model of a trace that has no recipe.
+
+    Native times where the source tells them all. Otherwise one session a second; the gaps are native if the think time
+    of every later turn is known, else `response-time`.
+    """
+    first, rows = by_session(trace)
+    later = rows[~first]
+    known = ~np.isnan(trace.arrival)
+    if known.all():
+        return Arrivals("native", "native")
+    told = known | ~np.isnan(trace.think_time)
+    return Arrivals("fixed", "native" if told[later].all() and later.size else "response-time")
+
+
+def by_session(trace: Trace) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Return (which rows begin a session, row numbers) with requests in order of session, turn, position."""
+    rows = np.lexsort((np.arange(trace.requests), trace.turn, trace.session))
+    session = trace.session[rows]
+    first = np.ones(rows.size, np.bool_)
+    first[1:] = session[1:] != session[:-1]
+    return first, rows
+
+
+def _native_gaps(
+    trace: Trace, rows: NDArray[np.int64], first: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Return the gap before each of `rows`: between arrivals where both are told, else the think time."""
+    arrival = trace.arrival[rows]
+    gaps = np.zeros(rows.size)
+    gaps[1:] = arrival[1:] - arrival[:-1]
+    gaps = np.where(np.isnan(gaps), trace.think_time[rows], gaps)
+    gaps[first] = 0.0
+    untold = np.isnan(gaps)
+    if untold.any():
+        row = int(rows[untold.argmax()])
+        raise UsageError(
+            f"gap 'native': request {row} (session '{trace.session_names[trace.session[row]]}', turn"
+            f" {trace.turn[row]}) has neither an arrival nor a think time; use gap 'response-time' or 'typing'"
+        )
+    return gaps
+
+
+def _gaps(
+    trace: Trace, arrivals: Arrivals, rows: NDArray[np.int64], first: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Return the seconds between each of `rows` and the turn before it; 0 for the first turn of a session."""
+    if arrivals.gap == "native":
+        return _native_gaps(trace, rows, first)
+    gaps = np.zeros(rows.size)
+    if arrivals.gap == "response-time":
+        # One draw for every later turn of the whole trace, so that a part of the sessions keeps its gaps.
+        generator = np.random.default_rng(arrivals.seed)
+        gaps[~first] = generator.poisson(arrivals.response_time, int((~first).sum()))
+        return gaps
+    if trace.words.max() < 0:
+        raise UsageError(
+            "gap 'typing': the trace does not know how many words were typed; use gap 'native' or 'response-time'"
+        )
+    assert arrivals.words_per_minute is not None
+    words = np.maximum(trace.words[rows], 0)  # a turn without a message of the user follows at once
+    gaps[~first] = words[~first] / (arrivals.words_per_minute / 60)
+    return gaps
+
+
+def _starts(
+    trace: Trace, arrivals: Arrivals, rows: NDArray[np.int64], first: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Return the start of each session, in order of sessions."""
+    if arrivals.start == "fixed":
+        return np.arange(int(first.sum())) / arrivals.sessions_per_second  # type: ignore[no-any-return]
+    starts = trace.arrival[rows[first]]
+    if np.isnan(starts).any():
+        name = trace.session_names[trace.session[rows[first]][np.isnan(starts).argmax()]]
+        raise UsageError(
+            f"start 'native': session '{name}' does not tell when it started; use start 'fixed'"
+            " (sessions_per_second)"
+        )
+    return starts
+
+
+def arrival_times(
+    trace: Trace, arrivals: Arrivals
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return (arrival, think time) of every request of the trace, in the order of the trace.
+
+    Arrival: float64 (requests,), seconds. Think time: float64 (requests,), seconds between the previous answer of the
+    session and this request, for closed loops: as the source tells it where the gaps are native and it does, otherwise
+    the gap itself; 0 for the first turn of a session.
+
+    Raises:
+        UsageError: the model needs times or words that the trace does not have.
+    """
+    first, rows = by_session(trace)
+    gaps = _gaps(trace, arrivals, rows, first)
+    told = ~np.isnan(trace.arrival[rows])
+    all_native = arrivals.start == arrivals.gap == "native"
+    fixed_point = first | told if all_native else first
+    steps = gaps.copy()
+    steps[first] = _starts(trace, arrivals, rows, first)
+    if all_native:
+        steps[told] = trace.arrival[rows[told]]
+    # Added one after the other within a session, so that no session's times depend on another's rounding.
+    pairs = zip(steps.tolist(), fixed_point.tolist(), strict=True)
+    added = accumulate(pairs, lambda before, now: now if now[1] else (before[0] + now[0], False))
+    arrival = np.empty(trace.requests)
+    arrival[rows] = np.fromiter((time for time, _ in added), np.float64, rows.size)
+    think = np.empty(trace.requests)
+    think[rows] = gaps
+    if arrivals.gap == "native":
+        think = np.where(np.isnan(trace.think_time), think, trace.think_time)
+        think[rows[first]] = 0.0
+    return arrival, np.maximum(think, 0.0)

@@ -1,0 +1,203 @@
+"""Recipes: `traces/NAME.toml` says what a shipped trace is, when its requests arrive and how it was made.
+
+    title = "SWE-agent on SWE-bench Lite"
+    description = "..."
+    data = "data/swebench.parquet"        # the compiled trace, relative to the recipe
+    source = "where the sessions come from"
+    licence = "..."
+    synthetic = false
+    caveats = ["what a reader of a figure must know"]
+    capacity = "60GB"                     # of the cache, where the user names none
+
+    [arrivals]                            # fields of marconi_sim.trace.arrivals.Arrivals
+    start = "fixed"
+    gap = "response-time"
+
+    [policy_defaults.marconi]             # parameters of a policy that fit this trace
+    multiplier = 15
+
+    [build]                               # how the data was made; options as in ImportOptions
+    format = "messages"
+    source_file = "..."
+    source_sha256 = "..."
+    tokenizer = "name sha256:0123456789ab"
+
+Every key is checked: an unknown key or a value of another type is an error.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from marconi_sim.errors import UsageError, UserError, did_you_mean
+from marconi_sim.files import readable_file
+from marconi_sim.trace.arrivals import Arrivals
+from marconi_sim.trace.formats import ImportOptions
+from marconi_sim.units import parse_bytes
+
+_TEXTS = ("title", "description", "data", "source", "licence", "capacity")
+_TABLES = ("arrivals", "policy_defaults", "build")
+_BUILD_TEXTS = ("format", "source_file", "source_sha256", "tokenizer")
+
+
+@dataclass(frozen=True)
+class Build:
+    """How a trace was made.
+
+    Attributes:
+        format: the name of the source's format.
+        source_file, source_sha256: name and hash of the source.
+        tokenizer: identity of the tokenizer, see `marconi_sim.trace.tokenizers`; None for a source of tokens.
+        options: the other options, as `ImportOptions` fields.
+    """
+
+    format: str
+    source_file: str
+    source_sha256: str
+    tokenizer: str | None = None
+    options: ImportOptions = field(default_factory=ImportOptions)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One checked recipe.
+
+    Attributes:
+        name: the file's name without `.toml`.
+        path: the recipe itself.
+        data: the compiled trace.
+        synthetic: whether the requests were generated rather than observed.
+        capacity: bytes.
+        policy_defaults: policy -> its parameters for this trace.
+        build: None if the recipe does not tell.
+    """
+
+    name: str
+    path: Path
+    title: str
+    description: str
+    data: Path
+    source: str
+    licence: str
+    synthetic: bool
+    capacity: int
+    arrivals: Arrivals
+    caveats: tuple[str, ...] = ()
+    policy_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    build: Build | None = None
+
+
+class _Document:
+    """A parsed TOML file that can say where a key is."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = readable_file(path, "recipe")
+        try:
+            self._text = path.read_text("utf-8")
+            self.values = tomllib.loads(self._text)
+        except tomllib.TOMLDecodeError as error:
+            line = re.search(r"at line (\d+)", str(error))
+            raise UserError(f"{path}{':' + line[1] if line else ''}: not TOML ({error})") from error
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}: not UTF-8 text ({error.reason})") from error
+
+    def place(self, key: str) -> str:
+        """Return `file:line` of the first line that sets `key` or opens the table `key`, else the file."""
+        wanted = re.compile(rf"\s*(\[\s*)?(\w+\.)*[\"']?{re.escape(key)}[\"']?\s*(=|\]|\.)")
+        for number, line in enumerate(self._text.splitlines(), 1):
+            if wanted.match(line):
+                return f"{self.path}:{number}"
+        return str(self.path)
+
+    def check_keys(self, table: Mapping[str, Any], known: list[str], where: str) -> None:
+        for key in table:
+            if key not in known:
+                raise UserError(
+                    f"{self.place(key)}: unknown key '{key}'{where}{did_you_mean(key, known)}"
+                )
+
+    def take(self, table: Mapping[str, Any], key: str, kind: type, where: str = "") -> Any:
+        if key not in table:
+            raise UserError(f"{self.path}: no key '{key}'{where}; a recipe needs it")
+        if type(table[key]) is not kind:
+            word = {str: "text", bool: "true or false", int: "a whole number", dict: "a table"}[
+                kind
+            ]
+            raise UserError(f"{self.place(key)}: {key} = {table[key]!r}, expected {word}")
+        return table[key]
+
+
+def _arrivals(document: _Document) -> Arrivals:
+    table = document.take(document.values, "arrivals", dict)
+    document.check_keys(table, [f.name for f in fields(Arrivals)], " in [arrivals]")
+    for key in ("start", "gap"):
+        document.take(table, key, str, " in [arrivals]")
+    try:
+        return Arrivals(**table)
+    except UsageError as error:
+        key = str(error).split(" ", 1)[0]
+        raise UserError(f"{document.place(key)}: [arrivals] {error}") from error
+
+
+def _build(document: _Document) -> Build | None:
+    if "build" not in document.values:
+        return None
+    table = document.take(document.values, "build", dict)
+    kinds = {f.name: bool if f.name == "shared_heads" else int for f in fields(ImportOptions)}
+    del kinds["tokenizer"]
+    document.check_keys(table, [*_BUILD_TEXTS, *kinds], " in [build]")
+    for key in _BUILD_TEXTS:
+        if key != "tokenizer" or key in table:
+            document.take(table, key, str, " in [build]")
+    options = {key: document.take(table, key, kinds[key]) for key in table if key in kinds}
+    return Build(
+        **{key: table[key] for key in _BUILD_TEXTS if key in table},
+        options=ImportOptions(**options),
+    )
+
+
+def _policy_defaults(document: _Document) -> dict[str, dict[str, Any]]:
+    table = document.values.get("policy_defaults", {})
+    if not isinstance(table, dict) or not all(isinstance(t, dict) for t in table.values()):
+        raise UserError(
+            f"{document.place('policy_defaults')}: policy_defaults: expected tables"
+            " [policy_defaults.NAME] of parameters"
+        )
+    return table
+
+
+def load_recipe(path: Path) -> Recipe:
+    """Read and check a recipe.
+
+    Raises:
+        UserError: it cannot be read, is not TOML, lacks a key, or has an unknown key or a value of the wrong type; the
+            message names the line where it can.
+    """
+    document = _Document(path)
+    values = document.values
+    document.check_keys(values, [*_TEXTS, "synthetic", "caveats", *_TABLES], "")
+    texts = {key: document.take(values, key, str) for key in _TEXTS}
+    caveats = values.get("caveats", [])
+    if not isinstance(caveats, list) or not all(isinstance(c, str) for c in caveats):
+        raise UserError(f"{document.place('caveats')}: caveats: expected a list of texts")
+    try:
+        capacity = parse_bytes(texts.pop("capacity"))
+    except UsageError as error:
+        raise UserError(f"{document.place('capacity')}: {error}") from error
+    return Recipe(
+        name=path.stem,
+        path=path,
+        data=path.parent / texts.pop("data"),
+        synthetic=document.take(values, "synthetic", bool),
+        caveats=tuple(caveats),
+        capacity=capacity,
+        arrivals=_arrivals(document),
+        policy_defaults=_policy_defaults(document),
+        build=_build(document),
+        **texts,
+    )
