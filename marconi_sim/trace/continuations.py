@@ -97,7 +97,6 @@ def sequences(
 ) -> list[Blocks]:
     """Return the symbols of each request: of all of it if it is continued, else of its input.
 
-
     A request that is continued takes its symbols from its successor's input. An input that ends
     inside a block and equals one that is continued takes the same block, so that equal inputs stay
     equal.
