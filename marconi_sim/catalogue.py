@@ -1,11 +1,13 @@
-"""The catalogue: what is named on the command line is a file in `traces/`, `policies/` or `experiments/`.
+"""The catalogue: names on the command line are files in traces/, policies/ and experiments/.
 
-A name is looked up in the shipped catalogue first and then in the folders that the user gives, by option or in the
-environment variable MARCONI_SIM_PATH (folders separated like those of PATH). Such a folder is laid out like the shipped
-catalogue: FOLDER/traces/NAME.toml, FOLDER/policies/NAME.py, FOLDER/experiments/NAME.toml. The current directory is never
-searched: a policy file is code, and a file that happens to lie there must not replace a shipped one.
+A name is looked up in the shipped catalogue first and then in the folders that the user gives, by
+option or in the environment variable MARCONI_SIM_PATH (folders separated like those of PATH). Such
+a folder is laid out like the shipped catalogue: FOLDER/traces/NAME.toml, FOLDER/policies/NAME.py,
+FOLDER/experiments/NAME.toml. The current directory is never searched: a policy file is code, and a
+file that happens to lie there must not replace a shipped one.
 
-Only this module knows where the folders are. It imports nothing heavy, so that the command line starts fast.
+Only this module knows where the folders are. It imports nothing heavy, so that the command line
+starts fast.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from pathlib import Path
 from marconi_sim.errors import UsageError, did_you_mean
 
 ENVIRONMENT_VARIABLE = "MARCONI_SIM_PATH"
-# Folder of each kind of entry -> the word for one of them, and the endings of its files in order of preference.
+# Folder of each kind of entry -> the word for one of them, and the endings of its files in order of
+# preference.
 KINDS = {
     "traces": ("trace", (".toml", ".parquet")),
     "policies": ("policy", (".py",)),
@@ -27,7 +30,7 @@ _PACKAGE = Path(__file__).parent
 
 
 def shipped() -> Path:
-    """Return the folder of the shipped catalogue: inside the installed package, or the root of a checkout."""
+    """Return the shipped catalogue: a folder of the package, or the root of a checkout."""
     packed = _PACKAGE / "_catalogue"
     return packed if packed.is_dir() else _PACKAGE.parent
 
@@ -49,14 +52,15 @@ def folders(search: Iterable[str | Path] = ()) -> list[Path]:
     ]:
         if not folder.is_dir():
             raise UsageError(
-                f"{folder}: no such folder ({origin}); give a folder that holds traces/, policies/ or experiments/"
+                f"{folder}: no such folder ({origin});"
+                " give a folder that holds traces/, policies/ or experiments/"
             )
         found.append(folder)
     return found
 
 
 def entries(kind: str, search: Iterable[str | Path] = ()) -> dict[str, Path]:
-    """Return name -> file of every catalogue entry of a kind (a key of `KINDS`), in alphabetical order.
+    """Return name -> file of every entry of a kind (a key of `KINDS`), in alphabetical order.
 
     Where two folders have the same name, the one that is searched first is listed.
 
@@ -73,7 +77,7 @@ def entries(kind: str, search: Iterable[str | Path] = ()) -> dict[str, Path]:
 
 
 def is_path(value: str) -> bool:
-    """Tell whether a command-line value means a file: it has a path separator, or an ending and exists."""
+    """Tell whether a value means a file: it has a path separator, or an ending and exists."""
     separators = {os.sep, "/"} | ({os.altsep} if os.altsep else set())
     return any(s in value for s in separators) or (
         Path(value).suffix != "" and Path(value).exists()

@@ -1,15 +1,15 @@
 """When requests arrive: the one place that turns a trace's sessions into times.
 
-A session starts at the time its source tells (`native`) or at its place in the order of sessions / sessions_per_second
-(`fixed`: evenly spaced, as in the published code; FIDELITY rows G1 to G3). Every later turn follows the turn before it
-after a gap: as the source tells (`native`), a whole number of seconds drawn from a Poisson distribution
-(`response-time`: the environment of an agent answers), or the time to type the user's words (`typing`: a chat).
+A session starts at the time its source tells (`native`) or at its place in the order of sessions /
+sessions_per_second (`fixed`: evenly spaced, as in the published code; FIDELITY rows G1 to G3).
+Every later turn follows the turn before it after a gap: as the source tells (`native`), a whole
+number of seconds drawn from a Poisson distribution (`response-time`: the environment of an agent
+answers), or the time to type the user's words (`typing`: a chat).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import numbers
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -33,13 +33,17 @@ _LARGEST = 1e9  # keeps times finite and exact to a microsecond
 
 @dataclass(frozen=True)
 class Arrivals:
-    """An arrival model. A parameter that its `start` or `gap` does not use is None; one left out gets its default.
+    """An arrival model.
+
+    A parameter that its `start` or `gap` does not use is None; one left out gets its default.
 
     Attributes:
         start: one of `STARTS`.
         gap: one of `GAPS`.
-        sessions_per_second: sessions started per second, 1e-9 to 1e9; default 1. Used by start `fixed`.
-        response_time: mean of the Poisson distribution, seconds, 0 to 1e9; default 5. Used by gap `response-time`.
+        sessions_per_second: sessions started per second, 1e-9 to 1e9; default 1. Used by start
+            `fixed`.
+        response_time: mean of the Poisson distribution, seconds, 0 to 1e9; default 5. Used by gap
+            `response-time`.
         seed: of the draws, >= 0; default 42. Used by gap `response-time`.
         words_per_minute: typing speed, 1e-9 to 1e9; default 90. Used by gap `typing`.
 
@@ -57,9 +61,8 @@ class Arrivals:
     def __post_init__(self) -> None:
         for name, allowed in (("start", STARTS), ("gap", GAPS)):
             if getattr(self, name) not in allowed:
-                raise UsageError(
-                    f"{name} '{getattr(self, name)}': unknown, expected one of: {', '.join(allowed)}"
-                )
+                given = getattr(self, name)
+                raise UsageError(f"{name} '{given}': unknown; known: {', '.join(allowed)}")
         for name, (decider, needed, default) in PARAMETERS.items():
             value = getattr(self, name)
             if getattr(self, decider) != needed:
@@ -76,17 +79,15 @@ class Arrivals:
 def _checked(name: str, value: object) -> float | int:
     """Return a parameter's value as a plain number, if it is in its range."""
     if name == "seed":
-        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 0:
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0:
             raise UsageError(f"seed {value}: must be a whole number of at least 0")
         return int(value)
     least = 0.0 if name == "response_time" else 1e-9
-    if (
-        not isinstance(value, numbers.Real)
-        or isinstance(value, bool)
-        or not least <= value <= _LARGEST
-    ):
-        raise UsageError(f"{name} {value}: must be a number from {least:g} to {_LARGEST:g}")
-    return float(value)
+    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
+        number = float(value)
+        if least <= number <= _LARGEST:
+            return number
+    raise UsageError(f"{name} {value}: must be a number from {least:g} to {_LARGEST:g}")
 
 
 def retimed(
@@ -95,10 +96,10 @@ def retimed(
     response_time: float | None = None,
     seed: int | None = None,
 ) -> Arrivals:
-    """Return the model with other parameters; one that the model does not use switches it to the form that does.
+    """Return the model with other parameters, switched to the form that uses them.
 
-    `sessions_per_second` makes the starts `fixed` and keeps the gaps; `response_time` makes the gaps `response-time`.
-    A `seed` changes nothing where no gap is drawn.
+    `sessions_per_second` makes the starts `fixed` and keeps the gaps; `response_time` makes the
+    gaps `response-time`. A `seed` changes nothing where no gap is drawn.
 
     Raises:
         UsageError: a parameter out of its range.
@@ -122,8 +123,8 @@ def retimed(
 def default_arrivals(trace: Trace) -> Arrivals:
     """Return the model of a trace that has no recipe.
 
-    Native times where the source tells them all. Otherwise one session a second; the gaps are native if the think time
-    of every later turn is known, else `response-time`.
+    Native times where the source tells them all. Otherwise one session a second; the gaps are
+    native if the think time of every later turn is known, else `response-time`.
     """
     first, rows = by_session(trace)
     later = rows[~first]
@@ -135,7 +136,7 @@ def default_arrivals(trace: Trace) -> Arrivals:
 
 
 def by_session(trace: Trace) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Return (which rows begin a session, row numbers) with requests in order of session, turn, position."""
+    """Return (which rows begin a session, rows), in order of session, turn, position."""
     rows = np.lexsort((np.arange(trace.requests), trace.turn, trace.session))
     session = trace.session[rows]
     first = np.ones(rows.size, np.bool_)
@@ -146,7 +147,7 @@ def by_session(trace: Trace) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
 def _native_gaps(
     trace: Trace, rows: NDArray[np.int64], first: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Return the gap before each of `rows`: between arrivals where both are told, else the think time."""
+    """Return the gap before each of `rows`: between arrivals if both are told, or think time."""
     arrival = trace.arrival[rows]
     gaps = np.zeros(rows.size)
     gaps[1:] = arrival[1:] - arrival[:-1]
@@ -156,8 +157,9 @@ def _native_gaps(
     if untold.any():
         row = int(rows[untold.argmax()])
         raise UsageError(
-            f"gap 'native': request {row} (session '{trace.session_names[trace.session[row]]}', turn"
-            f" {trace.turn[row]}) has neither an arrival nor a think time; use gap 'response-time' or 'typing'"
+            f"gap 'native': request {row} (session '{trace.session_names[trace.session[row]]}',"
+            f" turn {trace.turn[row]}) has neither an arrival nor a think time;"
+            " use gap 'response-time' or 'typing'"
         )
     return gaps
 
@@ -165,18 +167,20 @@ def _native_gaps(
 def _gaps(
     trace: Trace, arrivals: Arrivals, rows: NDArray[np.int64], first: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Return the seconds between each of `rows` and the turn before it; 0 for the first turn of a session."""
+    """Return the seconds between each of `rows` and its session's turn before; 0 for the first."""
     if arrivals.gap == "native":
         return _native_gaps(trace, rows, first)
     gaps = np.zeros(rows.size)
     if arrivals.gap == "response-time":
-        # One draw for every later turn of the whole trace, so that a part of the sessions keeps its gaps.
+        # Drawn for the whole trace, so that a part of the sessions keeps its gaps.
+        assert arrivals.response_time is not None
         generator = np.random.default_rng(arrivals.seed)
         gaps[~first] = generator.poisson(arrivals.response_time, int((~first).sum()))
         return gaps
     if trace.words.max() < 0:
         raise UsageError(
-            "gap 'typing': the trace does not know how many words were typed; use gap 'native' or 'response-time'"
+            "gap 'typing': the trace does not know how many words were typed;"
+            " use gap 'native' or 'response-time'"
         )
     assert arrivals.words_per_minute is not None
     words = np.maximum(trace.words[rows], 0)  # a turn without a message of the user follows at once
@@ -189,7 +193,8 @@ def _starts(
 ) -> NDArray[np.float64]:
     """Return the start of each session, in order of sessions."""
     if arrivals.start == "fixed":
-        return np.arange(int(first.sum())) / arrivals.sessions_per_second  # type: ignore[no-any-return]
+        assert arrivals.sessions_per_second is not None
+        return np.arange(int(first.sum())) / arrivals.sessions_per_second
     starts = trace.arrival[rows[first]]
     if np.isnan(starts).any():
         name = trace.session_names[trace.session[rows[first]][np.isnan(starts).argmax()]]
@@ -205,9 +210,9 @@ def arrival_times(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return (arrival, think time) of every request of the trace, in the order of the trace.
 
-    Arrival: float64 (requests,), seconds. Think time: float64 (requests,), seconds between the previous answer of the
-    session and this request, for closed loops: as the source tells it where the gaps are native and it does, otherwise
-    the gap itself; 0 for the first turn of a session.
+    Both are float64 (requests,), seconds. The think time is that between the previous answer of the
+    session and this request, for closed loops: as the source tells it if the gaps are native and it
+    does, otherwise the gap itself; 0 for the first turn of a session.
 
     Raises:
         UsageError: the model needs times or words that the trace does not have.
@@ -221,7 +226,7 @@ def arrival_times(
     steps[first] = _starts(trace, arrivals, rows, first)
     if all_native:
         steps[told] = trace.arrival[rows[told]]
-    # Added one after the other within a session, so that no session's times depend on another's rounding.
+    # Added up within each session alone: no session's times depend on another's rounding.
     pairs = zip(steps.tolist(), fixed_point.tolist(), strict=True)
     added = accumulate(pairs, lambda before, now: now if now[1] else (before[0] + now[0], False))
     arrival = np.empty(trace.requests)

@@ -17,7 +17,7 @@ _CHUNK = 2**20
 
 
 def source_sha256(source: Path) -> str:
-    """Return the SHA-256 of a file, or of a directory's files with their relative names, in order of the names.
+    """Return the SHA-256 of a file, or of a directory: its files with their names, in order.
 
     Raises:
         UserError: there is nothing at `source`, or it may not be read.
@@ -41,7 +41,7 @@ def source_sha256(source: Path) -> str:
 
 
 def given_options(options: ImportOptions) -> dict[str, Any]:
-    """Return the options that are not left to the format, without the tokenizer, whose value may be a local path."""
+    """Return the options that were given, but not the tokenizer: its value may be a local path."""
     return {
         field.name: getattr(options, field.name)
         for field in fields(options)
@@ -54,8 +54,8 @@ def compile_source(
 ) -> Trace:
     """Read a source and compile it.
 
-    The trace's provenance is `provenance`, the format, the options that were given, and what the reader noted. It
-    holds no local path.
+    The trace's provenance is `provenance`, the format, the options that were given, and what the
+    reader noted. It holds no local path.
 
     Raises:
         UserError: the source cannot be used, or has no request in it.
@@ -68,7 +68,8 @@ def compile_source(
         builder.add(request)
     if builder is None:
         raise UserError(
-            f"{source}: no request in it ({_left_out(notes)}); check the options, or the format '{chosen.name}'"
+            f"{source}: no request in it ({_left_out(notes)});"
+            f" check the options, or the format '{chosen.name}'"
         )
     return builder.finish(
         {**provenance, "format": chosen.name, "options": given_options(options), **notes}

@@ -1,4 +1,4 @@
-"""From a name or a file to a workload: a compiled trace and the times at which its requests arrive."""
+"""From a name or a file to a workload: a compiled trace and when its requests arrive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from marconi_sim.trace.formats import ImportOptions, detect_format, format_named
 from marconi_sim.trace.importing import compile_source
 from marconi_sim.trace.recipe import Recipe, load_recipe
 
-# Formats whose requests follow from the file alone; the others need choices, which `trace import` records.
+# Formats whose requests follow from the file alone; the others need choices, which `trace import`
+# records.
 DIRECT_FORMATS = ("artifact", "mooncake")
 
 
@@ -30,9 +31,11 @@ class Workload:
     Attributes:
         name: the name of the trace in tables and results.
         trace: the compiled trace, with all its requests.
-        order: int64 (n,). Rows of `trace` in processing order: by arrival, session, turn, position in the source.
+        order: int64 (n,). Rows of `trace` in processing order: by arrival, session, turn, position
+            in the source.
         arrival: float64 (n,), seconds. When request `order[i]` arrives.
-        think_time: float64 (n,), seconds. From the session's previous answer to request `order[i]`, for closed loops.
+        think_time: float64 (n,), seconds. From the session's previous answer to request `order[i]`,
+            for closed loops.
         arrivals: the model that gave the times.
         sessions: how many sessions take part: the first ones, in order of sessions.
         recipe: what the catalogue says about the trace; None for a bare file.
@@ -65,20 +68,20 @@ def _load_bare(path: Path) -> Trace:
     chosen = detect_format(path)
     if chosen.name not in DIRECT_FORMATS:
         raise UsageError(
-            f"{path}: format '{chosen.name}' needs choices such as a tokenizer; turn it into a trace first:"
-            f" marconi-sim trace import --format {chosen.name}"
+            f"{path}: format '{chosen.name}' needs choices such as a tokenizer; turn it into a trace"
+            f" first: marconi-sim trace import --format {chosen.name}"
         )
     return compile_source(path, format_named(chosen.name, ImportOptions()), ImportOptions(), {})
 
 
 def _bare_arrivals(trace: Trace, name: str) -> Arrivals:
-    """Return the arrival model of a trace without a recipe, and say so where it is not the source's own."""
+    """Return the arrival model of a trace without a recipe; say so if it is invented."""
     arrivals = default_arrivals(trace)
     if arrivals.start != "native":
         gap = (
             "think times as in the source"
             if arrivals.gap == "native"
-            else f"gaps between turns from Poisson({arrivals.response_time:g} s), seed {arrivals.seed}"
+            else f"Poisson({arrivals.response_time:g} s) between turns, seed {arrivals.seed}"
         )
         notice(
             f"trace '{name}' does not tell when its requests arrive: one session a second, {gap}"
@@ -94,11 +97,12 @@ def _retime(
     response_time: float | None,
     seed: int | None,
 ) -> Arrivals:
-    """Return the model with the user's parameters, and say where one changes its kind or nothing at all."""
+    """Return the model with the user's parameters; say where one changes its kind, or nothing."""
     changed = retimed(arrivals, sessions_per_second, response_time, seed)
     if changed.start != arrivals.start:
         notice(
-            f"trace '{name}': sessions start evenly spaced instead of as in the source (--sessions-per-second)"
+            f"trace '{name}': sessions start evenly spaced instead of as in the source"
+            " (--sessions-per-second)"
         )
     if changed.gap != arrivals.gap:
         notice(
@@ -123,19 +127,21 @@ def schedule(
     """Return the workload of the first `sessions` sessions (default: all) of a trace.
 
     Raises:
-        UsageError: fewer than one session or more than there are, or the model needs what the trace does not have.
+        UsageError: fewer than one session or more than there are, or the model needs what the trace
+            does not have.
     """
     available = len(trace.session_names)
     chosen = available if sessions is None else sessions
     if type(chosen) is not int or not 1 <= chosen <= available:
         raise UsageError(
-            f"sessions {chosen}: trace '{name}' has {available}; give a number from 1 to {available}"
+            f"sessions {chosen}: trace '{name}' has {available}; give 1 to {available}"
         )
     arrival, think_time = arrival_times(trace, arrivals)
     rows = np.flatnonzero(trace.session < chosen)
     if arrivals.start == arrivals.gap == "native" and (np.diff(arrival[rows]) < 0).any():
         notice(
-            f"trace '{name}': its requests are not in order of time; sorted by arrival, session, turn, position"
+            f"trace '{name}': its requests are not in order of time;"
+            " sorted by arrival, session, turn, position"
         )
     order = rows[np.lexsort((rows, trace.turn[rows], trace.session[rows], arrival[rows]))]
     return Workload(name, trace, order, arrival[order], think_time[order], arrivals, chosen, recipe)
@@ -153,17 +159,21 @@ def load_trace(
     """Return the workload that a name or a file means.
 
     Args:
-        name_or_path: a name in the catalogue; or a file: a recipe (`.toml`), a compiled trace (`.parquet`), the JSONL
-            of the published Marconi code or of Mooncake. Text with a path separator, or that is the name of an
-            existing file with an ending, means a file.
+        name_or_path: a name in the catalogue; or a file: a recipe (`.toml`), a compiled trace
+            (`.parquet`), the JSONL of the published Marconi code or of Mooncake. Text with a path
+            separator, or that is the name of an existing file with an ending, means a file.
         sessions: only the first so many sessions, in order of sessions; default all.
-        sessions_per_second: start sessions evenly spaced at this rate instead of as the recipe or the source says.
-        response_time: draw the gaps between turns from a Poisson distribution with this mean, in seconds.
+        sessions_per_second: start sessions evenly spaced at this rate instead of as the recipe or
+            the source says.
+        response_time: draw the gaps between turns from a Poisson distribution with this mean, in
+            seconds.
         seed: of those draws.
-        search: folders of the user that are laid out like the catalogue, see `marconi_sim.catalogue`.
+        search: folders of the user that are laid out like the catalogue, see
+            `marconi_sim.catalogue`.
 
     Raises:
-        UsageError: an unknown name, a format that has to be imported first, or a parameter out of its range.
+        UsageError: an unknown name, a format that has to be imported first, or a parameter out of
+            its range.
         UserError: a file that cannot be used; the message names the place.
     """
     path = catalogue.find("traces", name_or_path, search)

@@ -1,4 +1,4 @@
-"""Recipes: `traces/NAME.toml` says what a shipped trace is, when its requests arrive and how it was made.
+"""Recipes: `traces/NAME.toml` says what a trace is, when its requests arrive and how it was made.
 
     title = "SWE-agent on SWE-bench Lite"
     description = "..."
@@ -52,7 +52,8 @@ class Build:
     Attributes:
         format: the name of the source's format.
         source_file, source_sha256: name and hash of the source.
-        tokenizer: identity of the tokenizer, see `marconi_sim.trace.tokenizers`; None for a source of tokens.
+        tokenizer: identity of the tokenizer, see `marconi_sim.trace.tokenizers`; None for a source
+            of tokens.
         options: the other options, as `ImportOptions` fields.
     """
 
@@ -107,7 +108,7 @@ class _Document:
             raise UserError(f"{path}: not UTF-8 text ({error.reason})") from error
 
     def place(self, key: str) -> str:
-        """Return `file:line` of the first line that sets `key` or opens the table `key`, else the file."""
+        """Return `file:line` of the first line that sets `key` or opens that table."""
         wanted = re.compile(rf"\s*(\[\s*)?(\w+\.)*[\"']?{re.escape(key)}[\"']?\s*(=|\]|\.)")
         for number, line in enumerate(self._text.splitlines(), 1):
             if wanted.match(line):
@@ -175,8 +176,8 @@ def load_recipe(path: Path) -> Recipe:
     """Read and check a recipe.
 
     Raises:
-        UserError: it cannot be read, is not TOML, lacks a key, or has an unknown key or a value of the wrong type; the
-            message names the line where it can.
+        UserError: it cannot be read, is not TOML, lacks a key, or has an unknown key or a value of
+            the wrong type; the message names the line where it can.
     """
     document = _Document(path)
     values = document.values

@@ -1,7 +1,8 @@
-"""Format `artifact`: the JSONL that the published Marconi code replays, one request with its token ids a line.
+"""Format `artifact`: the JSONL of the published Marconi code, one request with its tokens a line.
 
-Each line is an object with `session_id` (a whole number or text), `turn_id`, `ts` (seconds), `input_tokens` and
-`output_tokens` (lists of token ids). Other keys, such as `num_input_tokens`, are not read. The lines may be in any order.
+Each line is an object with `session_id` (a whole number or text), `turn_id`, `ts` (seconds),
+`input_tokens` and `output_tokens` (lists of token ids). Other keys, such as `num_input_tokens`, are
+not read. Lines may be in any order.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def _fail_token(tokens: list[Any], key: str, place: str) -> NoReturn:
     for i, token in enumerate(tokens):
         if type(token) is not int or not 0 <= token <= _LARGEST_TOKEN:
             raise UserError(
-                f"{place}: {key}[{i}] is {_shown(token)}, expected a token id: a whole number from 0 to 2^63-1"
+                f"{place}: {key}[{i}] is {_shown(token)},"
+                " expected a token id: a whole number from 0 to 2^63-1"
             )
     raise AssertionError("every token is fine")
 
@@ -46,8 +48,8 @@ def _tokens(record: dict[str, Any], key: str, place: str, has_booleans: bool) ->
     if not isinstance(tokens, list):
         raise UserError(f"{place}: {key} is {_shown(tokens)}, expected a list of token ids")
     try:
-        # Refuses text, fractions and numbers beyond 64 bits at three times the speed of a check of each type,
-        # but takes booleans for numbers.
+        # Refuses text, fractions and numbers beyond 64 bits at three times the speed of a check of
+        # each type, but takes booleans for numbers.
         packed = array("q", tokens)
     except (TypeError, OverflowError):
         _fail_token(tokens, key, place)
@@ -107,7 +109,8 @@ def read(path: Path, _options: ImportOptions, _notes: dict[str, Any]) -> Iterato
     """Yield the requests of a file in the order of its lines.
 
     Raises:
-        UserError: the file cannot be read, or names the first line and key that is not as described above.
+        UserError: the file cannot be read, or names the first line and key that is not as described
+            above.
     """
     for number, line in read_lines(path):
         place = f"{path}:{number}"
@@ -115,7 +118,8 @@ def read(path: Path, _options: ImportOptions, _notes: dict[str, Any]) -> Iterato
             record = orjson.loads(line)
         except orjson.JSONDecodeError as error:
             raise UserError(
-                f"{place}: not JSON ({error}); expected one object a line, NaN and infinite numbers are not allowed"
+                f"{place}: not JSON ({error});"
+                " expected one object a line, NaN and infinite numbers are not allowed"
             ) from error
         if not isinstance(record, dict):
             raise UserError(f"{place}: {_shown(record)}, expected one JSON object a line")
@@ -124,7 +128,7 @@ def read(path: Path, _options: ImportOptions, _notes: dict[str, Any]) -> Iterato
 
 FORMAT = Format(
     name="artifact",
-    summary="JSONL of the published Marconi code: session_id, turn_id, ts, input_tokens, output_tokens",
+    summary="JSONL of the published code: session_id, turn_id, ts, input_tokens, output_tokens",
     options=frozenset(),
     matches=lambda path, start: bool(_LOOKS_LIKE.match(start)) and not path.is_dir(),
     read=read,
