@@ -1,0 +1,153 @@
+"""Eviction from a radix-tree cache: the policy's own arithmetic decides which entry goes.
+
+This is the only part of the cache that sees a policy's jitted hooks, so the rest is compiled once for all policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from marconi_sim.core import order as recent
+from marconi_sim.core.index import NONE, ROOT
+from marconi_sim.core.jit import kernel
+from marconi_sim.core.order import ACTIVE
+from marconi_sim.core.outcome import EVICTIONS
+from marconi_sim.core.radix import (
+    CHANGED,
+    FLOOR,
+    NODE,
+    NOW,
+    STATE,
+    Index,
+    RadixCache,
+    Rules,
+    bytes_held,
+    cache_node_above,
+    remove,
+    touch,
+)
+from marconi_sim.core.shape import Shape, prefill_flops
+
+
+class Hooks(NamedTuple):
+    """A policy's own arithmetic, jitted.
+
+    value: (Entry, params) -> float. What an entry is worth; computed when it is touched or its edge changes.
+    score: (recency, value, params) -> float. The entry with the lowest score goes first. Must not fall when recency
+        or value rises.
+    """
+
+    value: Callable[..., float]
+    score: Callable[..., float]
+
+
+class Entry(NamedTuple):
+    """What a policy's `value` sees of an entry (a cache node with the edge above it).
+
+    depth, parent_depth: int. Tokens from the root to the node and to the cache node above it.
+    kv_bytes: int. Bytes of the KV on its edge, the tokens [parent_depth, depth).
+    state_bytes: int. Bytes of its recurrent state, 0 if it holds none.
+    flops: float. F(depth) - F(parent_depth): what its reuse saves beyond its parent's.
+    hits: int. How often its state was reused.
+    floor: float. Score of the last victim, 0 before the first eviction (for policies that age entries).
+    """
+
+    depth: int
+    parent_depth: int
+    kv_bytes: int
+    state_bytes: int
+    flops: float
+    hits: int
+    floor: float
+
+
+@kernel
+def _entry_at(index: Index, cache: RadixCache, shape: Shape, node: int) -> Entry:
+    depth = index.depth[node]
+    parent_depth = index.depth[cache_node_above(index, cache, node)]
+    return Entry(
+        depth,
+        parent_depth,
+        shape.kv_bytes * (depth - parent_depth),
+        shape.state_bytes if cache.flags[node] & STATE else 0,
+        prefill_flops(shape, depth) - prefill_flops(shape, parent_depth),
+        cache.hits[node],
+        cache.clock[FLOOR],
+    )
+
+
+@kernel
+def _settle(
+    index: Index, cache: RadixCache, shape: Shape, rules: Rules, params: Any, hooks: Hooks
+) -> None:
+    """Compute the value of every changed cache node anew."""
+    for i in range(cache.changed_count[0]):
+        node = cache.changed[i]
+        cache.flags[node] &= ~CHANGED
+        slot = cache.slot[node]
+        if slot == NONE:
+            continue
+        if cache.children[node] <= rules.max_children:
+            value = hooks.value(_entry_at(index, cache, shape, node), params)
+            recent.set_value(cache.order, slot, value, value)
+        else:
+            recent.set_value(cache.order, slot, np.inf, -np.inf)
+    cache.changed_count[0] = 0
+
+
+@kernel
+def _activate(cache: RadixCache, protected: int) -> None:
+    """Start keeping the order: enter every cache node but the root and `protected`. O(nodes log nodes), once."""
+    live = np.flatnonzero(cache.flags & NODE)
+    live = live[(live != ROOT) & (live != protected)]
+    now = cache.clock[NOW]
+    cache.order.size[ACTIVE] = 1
+    for node in live[np.argsort(cache.time[live], kind="mergesort")]:
+        cache.clock[NOW] = cache.time[node]
+        touch(cache, node)
+    cache.clock[NOW] = now
+
+
+@kernel
+def evict_until_it_fits(
+    index: Index,
+    cache: RadixCache,
+    shape: Shape,
+    rules: Rules,
+    capacity: int,
+    end_node: int,
+    verify: bool,
+    params: Any,
+    hooks: Hooks,
+) -> bool:
+    """Evict one entry after another while the cache holds more than `capacity` bytes.
+
+    The node at the end of the sequence just inserted goes last and is not part of any normalisation; afterwards it
+    takes its place in the order. Returns False if `verify` is set and the search found another victim than a scan.
+    """
+    agreed = True
+    order = cache.order
+    while bytes_held(cache, shape) > capacity:
+        if not order.size[ACTIVE]:
+            _activate(cache, end_node)
+        _settle(index, cache, shape, rules, params, hooks)
+        victim, score = recent.find_victim(
+            order, index.depth, cache.created, rules.normalised, params, hooks.score
+        )
+        if verify:
+            scanned, _ = recent.scan_for_victim(
+                order, index.depth, cache.created, rules.normalised, params, hooks.score
+            )
+            agreed = agreed and scanned == victim
+        if victim == NONE:
+            victim = end_node
+        else:
+            cache.clock[FLOOR] = score
+        remove(index, cache, victim)
+        cache.totals[EVICTIONS] += 1
+    if cache.flags[end_node] & NODE:
+        touch(cache, end_node)
+    return agreed

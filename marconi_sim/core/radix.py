@@ -1,0 +1,318 @@
+"""A radix-tree cache as a marking of the prefix index (DESIGN section 5).
+
+The cache's tree is part of the index: KV is resident on whole edges of the index, and every node of the cache's tree
+lies at a node of the index, because sequences split and end nowhere else. So the cache is a few flat arrays over the
+index's nodes. Each node knows how many of its children are resident and the XOR of their numbers: where there is one,
+that is its number. Between two nodes of the cache's tree the index may have further nodes; all of them have exactly one
+resident child, so "the cache node below" and "the cache node above" are walks along one path.
+
+A node of the cache's tree is called a *cache node* here, to tell it from a node of the index.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marconi_sim.core import order as recent
+from marconi_sim.core.index import NONE, ROOT
+from marconi_sim.core.jit import kernel
+from marconi_sim.core.order import ACTIVE, Order, new_order
+from marconi_sim.core.outcome import BYPASSED, KV_TOKENS, STATES
+from marconi_sim.core.seen import SEEN
+from marconi_sim.core.shape import Shape
+
+# Bits of a node's flags, beside SEEN.
+RESIDENT = np.uint8(2)  # the KV of the edge above the node is in the cache
+WAS_RESIDENT = np.uint8(4)  # it is or once was
+NODE = np.uint8(8)  # a cache node
+STATE = np.uint8(16)  # a cache node that holds a recurrent state
+HAD_STATE = np.uint8(32)  # it does or once did
+CHANGED = np.uint8(64)  # listed in `RadixCache.changed`
+
+
+class Index(NamedTuple):
+    """The prefix index. parent, depth: int32 (nodes,); see `marconi_sim.trace.compiled.Trace`."""
+
+    parent: NDArray[np.int32]
+    depth: NDArray[np.int32]
+
+
+class Rules(NamedTuple):
+    """What a policy declares: DESIGN section 5.
+
+    branch_point, input_end, sequence_end: bool. Where a state is checkpointed.
+    max_children: int. An entry may be evicted while it has at most so many children: 0 (leaves) or 1.
+    touch_path: bool. A touch refreshes every cache node on the path, or only the node whose state was reused.
+    normalised: bool. Recency and value reach the score min-max normalised over the entries that may be evicted.
+    """
+
+    branch_point: bool
+    input_end: bool
+    sequence_end: bool
+    max_children: int
+    touch_path: bool
+    normalised: bool
+
+
+class RadixCache(NamedTuple):
+    """The state of a radix-tree cache, all of it.
+
+    flags: uint8 (nodes,). The bits above. RESIDENT is set where a cache node is or below which one is.
+    children: int32 (nodes,). Resident children in the index.
+    child_xor: int32 (nodes,). XOR of their numbers.
+    time: float64 (nodes,). Last touch of a cache node.
+    created: int32 (nodes,). Serial number of a cache node's creation.
+    hits: int32 (nodes,). Reuses of the state since the creation.
+    slot: int32 (nodes,). Place in `order`, NONE if it has none.
+    order: cache nodes by last touch.
+    changed: int32 (as many as `order` has slots,). Cache nodes whose value must be computed anew before the next search
+        for a victim: they were touched, or their edge or their children changed. `changed_count` int64 (1,) tells how
+        many there are.
+    totals: int64 (5,). As in `Outcome`, shared with it.
+    clock: float64 (3,). See NOW, FLOOR and CREATED.
+    """
+
+    flags: NDArray[np.uint8]
+    children: NDArray[np.int32]
+    child_xor: NDArray[np.int32]
+    time: NDArray[np.float64]
+    created: NDArray[np.int32]
+    hits: NDArray[np.int32]
+    slot: NDArray[np.int32]
+    order: Order
+    changed: NDArray[np.int32]
+    changed_count: NDArray[np.int64]
+    totals: NDArray[np.int64]
+    clock: NDArray[np.float64]
+
+
+NOW, FLOOR, CREATED = range(3)  # positions in `RadixCache.clock`: time, score of the last victim, next serial number
+
+
+def new_radix_cache(nodes: int, entries: int, totals: NDArray[np.int64]) -> RadixCache:
+    """Return an empty cache over an index of `nodes` nodes that never holds more than `entries` cache nodes."""
+    flags = np.zeros(nodes, np.uint8)
+    flags[ROOT] = SEEN | RESIDENT | WAS_RESIDENT | NODE
+    order = new_order(entries)
+    return RadixCache(
+        flags=flags,
+        children=np.zeros(nodes, np.int32),
+        child_xor=np.zeros(nodes, np.int32),
+        time=np.zeros(nodes, np.float64),
+        created=np.zeros(nodes, np.int32),
+        hits=np.zeros(nodes, np.int32),
+        slot=np.full(nodes, NONE, np.int32),
+        order=order,
+        changed=np.zeros(order.node.size, np.int32),
+        changed_count=np.zeros(1, np.int64),
+        totals=totals,
+        clock=np.zeros(3, np.float64),
+    )
+
+
+@kernel
+def bytes_held(cache: RadixCache, shape: Shape) -> int:
+    """Return the bytes that the cache holds now."""
+    return shape.kv_bytes * cache.totals[KV_TOKENS] + shape.state_bytes * cache.totals[STATES]
+
+
+@kernel
+def cache_node_above(index: Index, cache: RadixCache, node: int) -> int:
+    """Return the nearest cache node above `node` (not the root). O(index nodes between)."""
+    node = index.parent[node]
+    while not cache.flags[node] & NODE:
+        node = index.parent[node]
+    return node
+
+
+@kernel
+def only_cache_node_below(cache: RadixCache, node: int) -> int:
+    """Return the nearest cache node below `node`, which has one resident child. O(index nodes between)."""
+    node = cache.child_xor[node]
+    while not cache.flags[node] & NODE:
+        node = cache.child_xor[node]
+    return node
+
+
+@kernel
+def _mark_changed(cache: RadixCache, node: int) -> None:
+    """List a cache node that has a place in the order for a new value."""
+    if cache.slot[node] == NONE or cache.flags[node] & CHANGED:
+        return
+    count = cache.changed_count[0]
+    if count == cache.changed.size:  # at most half of them still have a place
+        count = 0
+        for other in cache.changed:
+            if cache.slot[other] != NONE:
+                cache.changed[count] = other
+                count += 1
+            else:
+                cache.flags[other] &= ~CHANGED
+    cache.changed[count] = node
+    cache.changed_count[0] = count + 1
+    cache.flags[node] |= CHANGED
+
+
+@kernel
+def touch(cache: RadixCache, node: int) -> None:
+    """Set a cache node's time to now."""
+    cache.time[node] = cache.clock[NOW]
+    if cache.order.size[ACTIVE]:
+        recent.append(cache.order, cache.slot, node, cache.clock[NOW])
+        _mark_changed(cache, node)
+
+
+@kernel
+def _touch_path(index: Index, cache: RadixCache, node: int) -> None:
+    """Set the time of every cache node from the root (excluded) to `node` (included) to now."""
+    while node != ROOT:
+        if cache.flags[node] & NODE:
+            touch(cache, node)
+        node = index.parent[node]
+
+
+@kernel
+def look_up(index: Index, cache: RadixCache, rules: Rules, input_node: int) -> tuple[int, int, int]:
+    """Look an input up and touch what the policy says.
+
+    Returns the index nodes (matched, reused, branch point): where the resident KV ends, whose state is reused (the
+    root: none), and where inserting the input would create a cache node inside an edge (NONE: nowhere).
+    """
+    node = input_node
+    while not cache.flags[node] & RESIDENT:
+        node = index.parent[node]
+    matched = node
+    branch = NONE if cache.flags[node] & NODE else node
+    while node != ROOT and not cache.flags[node] & STATE:
+        node = index.parent[node]
+    if node != ROOT:
+        cache.hits[node] += 1
+    if rules.touch_path:
+        _touch_path(index, cache, matched)
+    elif node != ROOT:
+        touch(cache, node)
+    return matched, node, branch
+
+
+@kernel
+def _make_cache_node(cache: RadixCache, node: int) -> None:
+    """Make a resident index node a cache node without a state: a new leaf, or a split of the edge it lies on."""
+    cache.flags[node] |= NODE
+    cache.created[node] = np.int32(cache.clock[CREATED])
+    cache.clock[CREATED] += 1
+    cache.time[node] = cache.clock[NOW]
+    cache.hits[node] = 0
+    if cache.children[node] == 1:
+        _mark_changed(cache, only_cache_node_below(cache, node))  # its edge is shorter now
+
+
+@kernel
+def _merge_into_child(cache: RadixCache, node: int) -> None:
+    """Make a cache node with one child part of that child's edge; the child keeps its own time."""
+    recent.drop(cache.order, cache.slot, node)
+    cache.flags[node] &= ~NODE
+    _mark_changed(cache, only_cache_node_below(cache, node))
+
+
+@kernel
+def _checkpoint(cache: RadixCache, node: int) -> None:
+    """Store a recurrent state at a resident index node, which becomes a cache node if it is none."""
+    if not cache.flags[node] & NODE:
+        _make_cache_node(cache, node)
+    if not cache.flags[node] & STATE:
+        cache.flags[node] |= STATE | HAD_STATE
+        cache.totals[STATES] += 1
+
+
+@kernel
+def _add_kv(index: Index, cache: RadixCache, end_node: int) -> int:
+    """Make the whole path to `end_node` resident and its new part, if any, a leaf.
+
+    Returns the node where the path left the resident tree, `end_node` if it did not.
+    """
+    left = end_node
+    while not cache.flags[left] & RESIDENT:
+        left = index.parent[left]
+    if left == end_node:
+        return left
+    if not cache.flags[left] & NODE:
+        _make_cache_node(cache, left)
+    cache.totals[KV_TOKENS] += index.depth[end_node] - index.depth[left]
+    node = end_node
+    while node != left:
+        up = index.parent[node]
+        cache.flags[node] |= RESIDENT | WAS_RESIDENT
+        cache.children[up] += 1
+        cache.child_xor[up] ^= node
+        node = up
+    _make_cache_node(cache, end_node)
+    _mark_changed(cache, left)  # it has one more child
+    return left
+
+
+@kernel
+def insert(
+    index: Index,
+    cache: RadixCache,
+    shape: Shape,
+    rules: Rules,
+    capacity: int,
+    input_node: int,
+    end_node: int,
+    branch: int,
+) -> bool:
+    """Insert a finished sequence; return whether it was admitted. Nothing is evicted here.
+
+    The node at the sequence's end is left out of the order: `evict_until_it_fits` puts it back.
+    """
+    if shape.kv_bytes * index.depth[end_node] + shape.state_bytes > capacity:
+        cache.totals[BYPASSED] += 1
+        return False
+    recent.drop(cache.order, cache.slot, end_node)
+    left = _add_kv(index, cache, end_node)
+    if rules.branch_point and branch != NONE:
+        _checkpoint(cache, branch)
+        if branch != end_node:
+            touch(cache, branch)
+    if rules.input_end:
+        _checkpoint(cache, input_node)
+        if input_node != end_node:
+            touch(cache, input_node)
+    if rules.sequence_end:
+        _checkpoint(cache, end_node)
+    if left != ROOT and cache.children[left] == 1 and not cache.flags[left] & STATE:
+        if cache.flags[left] & NODE:  # a leaf without a state that the sequence has extended
+            _merge_into_child(cache, left)
+    if rules.touch_path:
+        _touch_path(index, cache, index.parent[end_node])
+    if cache.flags[end_node] & NODE:
+        cache.time[end_node] = cache.clock[NOW]
+    return True
+
+
+@kernel
+def remove(index: Index, cache: RadixCache, node: int) -> None:
+    """Evict a cache node that has at most one child (DESIGN section 5, Removal)."""
+    while True:
+        if cache.flags[node] & STATE:
+            cache.flags[node] &= ~STATE
+            cache.totals[STATES] -= 1
+        if cache.children[node] == 1:
+            _merge_into_child(cache, node)
+            return
+        recent.drop(cache.order, cache.slot, node)
+        cache.flags[node] &= ~NODE
+        while not cache.flags[node] & NODE:
+            up = index.parent[node]
+            cache.flags[node] &= ~RESIDENT
+            cache.totals[KV_TOKENS] -= index.depth[node] - index.depth[up]
+            cache.children[up] -= 1
+            cache.child_xor[up] ^= node
+            node = up
+        # A cache node without a state is there to hold two children together; with one left it goes too.
+        if node == ROOT or cache.flags[node] & STATE or cache.children[node] > 1:
+            _mark_changed(cache, node)
+            return
