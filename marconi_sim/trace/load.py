@@ -68,8 +68,8 @@ def _load_bare(path: Path) -> Trace:
     chosen = detect_format(path)
     if chosen.name not in DIRECT_FORMATS:
         raise UsageError(
-            f"{path}: format '{chosen.name}' needs choices such as a tokenizer; turn it into a trace"
-            f" first: marconi-sim trace import --format {chosen.name}"
+            f"{path}: format '{chosen.name}' needs choices such as a tokenizer;"
+            f" turn it into a trace first: marconi-sim trace import --format {chosen.name}"
         )
     return compile_source(path, format_named(chosen.name, ImportOptions()), ImportOptions(), {})
 

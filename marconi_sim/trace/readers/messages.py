@@ -1,6 +1,6 @@
 """Format `messages`: JSONL of sessions, one a line, each with a list of messages.
 
-    {"session_id": "a", "messages": [{"role": "user", "content": "..."}, {"role": "assistant", ...}]}
+    {"session_id": "a", "messages": [{"role": "user", "content": "hello"}, ...]}
 
 `session_id` may be left out; the session is then called by the number of its line. Times, where
 messages have them: `ts` (ISO 8601 text, or seconds) says when a message was sent and becomes the
