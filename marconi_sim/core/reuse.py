@@ -19,7 +19,7 @@ def reuse(
     order: NDArray[np.int64],
     seen: NDArray[np.int64],
 ) -> int:
-    """Write how many tokens of each input an earlier sequence has shown; return the distinct tokens.
+    """Write the tokens of each input that were seen before; return the distinct tokens.
 
     order: int64 (n,). Rows of `input_node` and `end_node`, in order of time.
     seen: int64 (n,), written. Tokens of the input of request order[i].

@@ -121,7 +121,16 @@ def describe(workload: Workload) -> Description:
     total = int(inputs.sum(dtype=np.int64))
     later = trace.turn[rows] > 0
     arrivals = {k: v for k, v in dataclasses.asdict(workload.arrivals).items() if v is not None}
-    apart = ("source", "licence", "tokenizer", "format", "block_size", "synthetic")
+    apart = (
+        "title",
+        "caveats",
+        "source",
+        "licence",
+        "tokenizer",
+        "format",
+        "block_size",
+        "synthetic",
+    )
     return Description(
         trace=workload.name,
         title=recipe.title if recipe else workload.name,
@@ -153,8 +162,13 @@ def describe(workload: Workload) -> Description:
 
 
 def heading(description: Description) -> str:
-    """Return the title, with SYNTHETIC in front where the requests were generated."""
-    return f"SYNTHETIC: {description.title}" if description.synthetic else description.title
+    """Return the title; it says SYNTHETIC where the requests were generated."""
+    said = "SYNTHETIC" in description.title
+    return (
+        f"SYNTHETIC: {description.title}"
+        if description.synthetic and not said
+        else description.title
+    )
 
 
 def _made_of(description: Description) -> dict[str, str]:
@@ -193,21 +207,23 @@ def _size(description: Description) -> dict[str, str]:
 
 def _facts(rows: Mapping[str, str]) -> Table:
     table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for name, value in rows.items():
-        table.add_row(Text(name, style="bold"), Text(value))
+        table.add_row(Text(name, style="bold"), Text(value, overflow="fold"))
     return table
 
 
 def _distributions(description: Description) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0))
+    table = Table(box=None, padding=(0, 1, 0, 0))
     columns = list(description.input_tokens)
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for column in columns:
         table.add_column(column, justify="right")
     for name, values in (
-        ("turns of a session", description.turns),
-        ("input tokens of a request", description.input_tokens),
-        ("output tokens of a request", description.output_tokens),
+        ("turns / session", description.turns),
+        ("input / request", description.input_tokens),
+        ("output / request", description.output_tokens),
     ):
         table.add_row(name, *(f"{values[c]:,.{1 if c == 'mean' else 0}f}" for c in columns))
     return table

@@ -1,7 +1,7 @@
-"""From a compiled trace to files that other tools read: a table of requests, block hashes, or token ids.
+"""From a compiled trace to files that other tools read: requests, block hashes or token ids.
 
-A compiled trace holds lengths and sharing, so block hashes and token ids are invented here: they agree exactly where
-the prefix index says that sequences agree (block hashes: up to whole blocks).
+A compiled trace holds lengths and sharing, so block hashes and token ids are invented here: they
+agree exactly where the prefix index says that sequences agree (block hashes: up to whole blocks).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _write_json_lines(path: Path, records: Iterable[dict[str, Any]], count: int)
 
 
 def _in_source_order(workload: Workload) -> Iterator[tuple[int, float]]:
-    """Yield (row of the trace, arrival) of the requests that take part, in the order of the source."""
+    """Yield (row of the trace, arrival) of the requests that take part, in source order."""
     for position in np.argsort(workload.order, kind="stable").tolist():
         yield int(workload.order[position]), float(workload.arrival[position])
 
@@ -60,8 +60,8 @@ def _path(trace: Trace, node: int) -> list[int]:
 def export_requests(workload: Workload, path: Path) -> None:
     """Write the request table, in processing order, as CSV or Parquet by the ending of `path`.
 
-    Columns: request (row of the trace), session, turn, arrival and think_time (seconds), words (-1 unknown),
-    input_tokens, output_tokens, seen_tokens (of the input, shown by an earlier sequence).
+    Columns: request (row of the trace), session, turn, arrival and think_time (seconds), words (-1
+    unknown), input_tokens, output_tokens, seen_tokens (of the input, shown by an earlier sequence).
 
     Raises:
         UsageError: another ending.
@@ -69,7 +69,8 @@ def export_requests(workload: Workload, path: Path) -> None:
     """
     if path.suffix not in TABLE_ENDINGS:
         raise UsageError(
-            f"{path}: cannot write a table as '{path.suffix}'; use one of: {', '.join(TABLE_ENDINGS)}"
+            f"{path}: cannot write a table as '{path.suffix}'; use one of:"
+            f" {', '.join(TABLE_ENDINGS)}"
         )
     check_writable(path)
     import pyarrow as pa
@@ -102,7 +103,8 @@ def _hash_ids(workload: Workload, block: int) -> Iterator[dict[str, Any]]:
     trace = workload.trace
     top = trace.depth[trace.parent].astype(np.int64) // block
     top[ROOT] = 0
-    # A node owns the blocks that end on its edge, and one for an input that ends at it inside a block.
+    # A node owns the blocks that end on its edge, and one for an input that ends at it inside a
+    # block.
     owned = trace.depth.astype(np.int64) // block - top
     first = np.cumsum(owned + 1) - (owned + 1)
     for row, arrival in _in_source_order(workload):
@@ -122,8 +124,8 @@ def _hash_ids(workload: Workload, block: int) -> Iterator[dict[str, Any]]:
 def export_mooncake(workload: Workload, path: Path, block: int) -> None:
     """Write JSONL of block hashes, in the order of the source; `.gz` compresses.
 
-    Two inputs share the id of a block if they agree up to its end. Sharing inside a block, the content of outputs and
-    sessions are lost; times are rounded to milliseconds.
+    Two inputs share the id of a block if they agree up to its end. Sharing inside a block, the
+    content of outputs and sessions are lost; times are rounded to milliseconds.
 
     Args:
         workload: what to write.
@@ -185,8 +187,8 @@ def _with_tokens(workload: Workload, seed: int) -> Iterator[dict[str, Any]]:
 def export_artifact(workload: Workload, path: Path, seed: int) -> None:
     """Write the JSONL of the published Marconi code, in the order of the source; `.gz` compresses.
 
-    The token ids are invented, drawn with `seed`. Importing the file gives the same prefix index. Think times and words
-    are lost.
+    The token ids are invented, drawn with `seed`. Importing the file gives the same prefix index.
+    Think times and words are lost.
 
     Raises:
         UsageError: `seed` is negative.

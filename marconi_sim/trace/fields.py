@@ -1,4 +1,4 @@
-"""Values of a JSON record, checked: an error names the file, the line and the key."""
+"""Values of options and JSON records, checked: an error names the file, the line and the key."""
 
 from __future__ import annotations
 
@@ -8,10 +8,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marconi_sim.errors import UserError
+from marconi_sim.errors import UsageError, UserError
+from marconi_sim.trace.formats import ImportOptions
 
 LONGEST_SEQUENCE = 2**31 - 1  # tokens; depths in the prefix index are int32
 LARGEST_ID = 2**63 - 1
+
+
+def block_size(options: ImportOptions, default: int) -> int:
+    """Return the block size of a trace of block hashes.
+
+    Raises:
+        UsageError: less than 1.
+    """
+    chosen = default if options.block_size is None else options.block_size
+    if chosen < 1:
+        raise UsageError(f"--block-size {chosen}: must be at least 1 token")
+    return chosen
 
 
 def required(record: dict[str, Any], key: str, place: str) -> Any:

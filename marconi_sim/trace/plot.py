@@ -69,7 +69,7 @@ def plot_lengths(workload: Workload, description: Description, path: Path) -> No
             **style,
         )
     axes.set_xscale("log")
-    axes.set_ylim(0, 1)
+    axes.set_ylim(0, 1.01)
     axes.xaxis.set_major_locator(LogLocator(base=10))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
@@ -77,7 +77,7 @@ def plot_lengths(workload: Workload, description: Description, path: Path) -> No
     axes.set_ylabel("requests up to this length")
     axes.grid(visible=True, alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="upper left", frameon=False)
+    axes.legend(loc="best", frameon=False)
     axes.set_title(
         textwrap.fill(heading(description), 60), fontsize=12, fontweight="bold", loc="left"
     )

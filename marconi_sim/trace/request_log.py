@@ -1,9 +1,9 @@
-"""From logged calls of a chat API to requests: one line of a log is one call, with all its messages.
+"""From logged calls of a chat API to requests; a call comes with all its messages.
 
-A log repeats a session's history in every call. Each message is tokenised once, as the JSON text of what the model sees
-with a BOS token in front, as the converter of message traces does; a call is then a list of message numbers. Which call
-continues which follows from a tree over those numbers: a call whose messages begin with the messages and the answer of
-an earlier call continues it.
+A log repeats a session's history in every call. Each message is tokenised once, as the JSON text of
+what the model sees with a BOS token in front, as the converter of message traces does; a call is
+then a list of message numbers. Which call continues which follows from a tree over those numbers: a
+call whose messages begin with the messages and the answer of an earlier call continues it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Call:
 
 @dataclass
 class _Numbered:
-    """A call with numbers for messages, and how its messages and answer continue an earlier call's."""
+    """A call with numbers for messages, and how it continues an earlier call."""
 
     time: float
     messages: list[int]
@@ -94,7 +94,7 @@ class _Conversations:
         return self._children.setdefault((node, message), len(self._children) + 1)
 
     def add(self, call: _Numbered) -> _Numbered | None:
-        """Take the next call in order of time; return the one it continues, with its answer filled in."""
+        """Take the next call in order of time; return the call that it continues."""
         node = 0
         before: _Numbered | None = None
         for position, message in enumerate(call.messages):
@@ -114,7 +114,7 @@ class _Conversations:
 
 
 def _give_sessions(calls: list[_Numbered], table: _MessageTable) -> int:
-    """Set session, turn and `new_from` of calls in order of time; return how many sessions were inferred."""
+    """Set session, turn and `new_from` of calls in order of time; count inferred sessions."""
     conversations = _Conversations(table)
     named = {call.session for call in calls if call.session is not None}
     turns: Counter[str] = Counter()

@@ -1,12 +1,13 @@
-"""Synthetic chats: sessions whose lengths are drawn from stated distributions. No text, no real user.
+"""Synthetic chats: sessions whose lengths are drawn from stated distributions.
 
-A session has `min_rounds` rounds and a geometrically distributed number more. The tokens of a user's message and of an
-answer are log-normal: a level per session, and a spread of its messages around that level. Every message also costs
-`wrapper_tokens`, as each message of the published converter does. A request's input is everything before its answer;
-sessions share nothing but the wrapper of the first message, as chats without a system prompt do.
+A session has `min_rounds` rounds and a geometrically distributed number more. The tokens of a
+user's message and of an answer are log-normal: a level per session, and a spread of its messages
+around that level. Every message also costs `wrapper_tokens`, as each message of the published
+converter does. A request's input is everything before its answer; sessions share nothing but the
+wrapper of the first message, as chats without a system prompt do.
 
-Everything is drawn from one numpy Generator, session by session, so that the first sessions of a longer trace are those
-of a shorter one.
+Everything is drawn from one numpy Generator, session by session, so that the first sessions of a
+longer trace are those of a shorter one.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     {"timestamp": 1760428436442742, "input": "...", "output": "...", "session_id": "0639..."}
 
-`timestamp` is in microseconds; lines are not in order of time. `input` joins the messages of system, user and tools by
-blank lines and leaves the assistant's turns out: within a session, each input begins with an earlier one. So the
-conversation is put together again: the earlier input, the answer to it, and what is new as a user's message.
+`timestamp` is in microseconds; lines are not in order of time. `input` joins the messages of
+system, user and tools by blank lines and leaves the assistant's turns out: within a session, each
+input begins with an earlier one. So the conversation is put together again: the earlier input, the
+answer to it, and what is new as a user's message.
 """
 
 from __future__ import annotations
@@ -87,9 +88,7 @@ def _read(path: Path, options: ImportOptions, notes: dict[str, Any]) -> Iterator
     )
     notes["inputs_that_extend_no_earlier_one"] = 0
     sessions = _read_sessions(path)
-    calls = (
-        call for name, lines in sessions.items() for call in _conversation(name, lines, notes)
-    )
+    calls = (call for name, lines in sessions.items() for call in _conversation(name, lines, notes))
     return log_requests(calls, options, notes)
 
 

@@ -3,9 +3,9 @@
     {"conversation_id": "33f0...", "model": "wizardlm-13b", "turn": 1, "language": "English",
      "conversation": [{"content": "...", "role": "user"}, {"content": "...", "role": "assistant"}]}
 
-The source is a local Parquet or JSON Lines file, a directory of Parquet files, or the name of a data set on the Hugging
-Face hub such as `lmsys/lmsys-chat-1m`, whose owner has to grant access first. Rows are streamed. The paper takes
-conversations of at least 10 rounds: `--min-rounds 10`.
+The source is a local Parquet or JSON Lines file, a directory of Parquet files, or the name of a
+data set on the Hugging Face hub such as `lmsys/lmsys-chat-1m`, whose owner has to grant access
+first. Rows are streamed. The paper takes conversations of at least 10 rounds: `--min-rounds 10`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOADERS = {".parquet": "parquet", ".json": "json", ".jsonl": "json"}
 
 
 def is_hub_name(source: Path) -> bool:
-    """Tell whether a source that does not exist as a file may be a data set on the hub: `OWNER/NAME`."""
+    """Tell whether a source is no file but may be a data set on the hub: `OWNER/NAME`."""
     return bool(_HUB_NAME.fullmatch(str(source))) and not source.exists()
 
 
@@ -62,8 +62,10 @@ def _rows(path: Path) -> Iterable[dict[str, Any]]:
     try:
         yield from datasets.load_dataset(**arguments, split="train", streaming=True)
     except Exception as error:  # datasets, its hub client and its readers raise many kinds
-        reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}" if str(error) else (
-            type(error).__name__
+        reason = (
+            f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+            if str(error)
+            else (type(error).__name__)
         )
         hint = (
             "; check the network, the name, and your access (ask for it on the data set's page,"

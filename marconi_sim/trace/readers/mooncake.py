@@ -20,7 +20,7 @@ from marconi_sim.core.index import NONE
 from marconi_sim.errors import UserError
 from marconi_sim.trace.build import Request
 from marconi_sim.trace.continuations import continued_by, conversations, sequences
-from marconi_sim.trace.fields import LONGEST_SEQUENCE, block_ids, number, whole_number
+from marconi_sim.trace.fields import LONGEST_SEQUENCE, block_ids, block_size, number, whole_number
 from marconi_sim.trace.formats import Format, ImportOptions
 from marconi_sim.trace.lines import read_json_lines
 
@@ -50,7 +50,7 @@ def _matches(path: Path, head: bytes) -> bool:
 
 
 def _read(path: Path, options: ImportOptions, notes: dict[str, Any]) -> Iterator[Request]:
-    block = DEFAULT_BLOCK if options.block_size is None else options.block_size
+    block = block_size(options, DEFAULT_BLOCK)
     blocks, lengths, outputs, arrivals = [], [], [], []
     for line, record in read_json_lines(path):
         place = f"{path}:{line}"

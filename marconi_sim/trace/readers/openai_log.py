@@ -3,20 +3,23 @@
     {"timestamp": 1760428436.4, "session_id": "a", "messages": [{"role": "user", "content": "Hi"}],
      "response": {"choices": [{"message": {"role": "assistant", "content": "Hello"}}]}}
 
-The time is in `timestamp`, `created` or `ts`: text in ISO 8601 (UTC if it names no zone), or a number. A number below
-1e11 counts seconds, below 1e14 milliseconds, below 1e17 microseconds, else nanoseconds; times of today differ by a
-factor of 1000 between units, so none is mistaken. The answer is in `response.choices[0].message`, `output` or
-`completion` (text or a message) and may be missing; `usage.completion_tokens` then gives its length. `session_id` may
-be missing.
+The time is in `timestamp`, `created` or `ts`: text in ISO 8601 (UTC if it names no zone), or a
+number. A number below 1e11 counts seconds, below 1e14 milliseconds, below 1e17 microseconds, else
+nanoseconds; times of today differ by a factor of 1000 between units, so none is mistaken. The
+answer is in `response.choices[0].message`, `output` or `completion` (text or a message) and may be
+missing; `usage.completion_tokens` then gives its length. `session_id` may be missing.
 """
 
 from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from marconi_sim.errors import UserError
 from marconi_sim.trace.build import Request
@@ -26,6 +29,8 @@ from marconi_sim.trace.formats import Format, ImportOptions
 from marconi_sim.trace.lines import read_json_lines
 from marconi_sim.trace.request_log import Call, log_requests
 
+# A time among the first keys of a long line; one inside a message is not the call's.
+_LOOKS_LIKE = re.compile(rb'\s*\{[^{\[]*"(timestamp|created|ts)"\s*:')
 TIME_KEYS = ("timestamp", "created", "ts")
 ANSWER_KEYS = ("output", "completion")
 # Numbers below the first bound are divided by the first divisor, and so on.
@@ -36,7 +41,8 @@ def call_time(record: dict[str, Any], place: str) -> float:
     """Return the time of a call in seconds.
 
     Raises:
-        UserError: none of `TIME_KEYS` is there, or it is neither a finite number of at least 0 nor ISO 8601.
+        UserError: none of `TIME_KEYS` is there, or it is neither a finite number of at least 0 nor
+        ISO 8601.
     """
     key = next((k for k in TIME_KEYS if record.get(k) is not None), None)
     if key is None:
@@ -109,9 +115,11 @@ def _read(path: Path, options: ImportOptions, notes: dict[str, Any]) -> Iterator
 
 
 def _matches(path: Path, head: bytes) -> bool:
-    start = head.lstrip()
-    times = any(f'"{key}"'.encode() in head for key in TIME_KEYS)
-    return start.startswith(b"{") and b'"messages"' in head and times and not path.is_dir()
+    try:
+        record = orjson.loads(head.split(b"\n", 1)[0])
+    except orjson.JSONDecodeError:
+        return bool(_LOOKS_LIKE.match(head)) and b'"messages"' in head and not path.is_dir()
+    return isinstance(record, dict) and "messages" in record and bool(record.keys() & TIME_KEYS)
 
 
 FORMAT = Format(

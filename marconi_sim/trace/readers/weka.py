@@ -27,6 +27,7 @@ from marconi_sim.trace.continuations import continued_by, sequences
 from marconi_sim.trace.fields import (
     LONGEST_SEQUENCE,
     block_ids,
+    block_size,
     number,
     optional_number,
     required,
@@ -189,7 +190,7 @@ def _write_notes(notes: dict[str, Any], ids: _GlobalIds, block: int, counts: Cou
 
 
 def _read(path: Path, options: ImportOptions, notes: dict[str, Any]) -> Iterator[Request]:
-    block = DEFAULT_BLOCK if options.block_size is None else options.block_size
+    block = block_size(options, DEFAULT_BLOCK)
     ids = _GlobalIds(block, options.shared_heads is not False)
     counts: Counter[str] = Counter()
     names: set[str] = set()
