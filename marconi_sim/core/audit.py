@@ -7,18 +7,18 @@ from numpy.typing import NDArray
 
 from marconi_sim.core.index import NONE, ROOT
 from marconi_sim.core.jit import kernel
-from marconi_sim.core.order import ACTIVE
+from marconi_sim.core.order import KEPT
 from marconi_sim.core.outcome import KV_TOKENS, STATES
 from marconi_sim.core.radix import (
     CHANGED,
     NODE,
     RESIDENT,
     STATE,
-    Index,
     RadixCache,
     Rules,
     bytes_held,
 )
+from marconi_sim.core.requests import Index
 from marconi_sim.core.shape import Shape
 
 # What each code means; position 0 is no complaint.
@@ -42,11 +42,12 @@ def audit_request(length: int, matched: int, reused: int, missed: NDArray[np.int
     """Check one request's tokens; return 0 or a position in COMPLAINTS."""
     if not 0 <= reused <= matched <= length:
         return 1
-    if missed.sum() + reused != length:
-        return 2
-    if missed.min() < 0:
-        return 3
-    return 0
+    total = reused
+    for tokens in missed:
+        if tokens < 0:
+            return 3
+        total += tokens
+    return 0 if total == length else 2
 
 
 @kernel
@@ -97,7 +98,7 @@ def audit_radix(index: Index, cache: RadixCache, shape: Shape, rules: Rules, cap
             candidate = children[node] <= rules.max_children
             if not flags & CHANGED and candidate != (value != np.inf):
                 return 9
-        elif cache.order.size[ACTIVE] and node != ROOT and flags & NODE:
+        elif cache.order.size[KEPT] and node != ROOT and flags & NODE:
             if children[node] <= rules.max_children:
                 return 9
     return 0

@@ -11,17 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from marconi_sim.core import order as recent
-from marconi_sim.core.index import NONE, ROOT
-from marconi_sim.core.jit import kernel
-from marconi_sim.core.order import ACTIVE
+from marconi_sim.core.index import NONE
+from marconi_sim.core.jit import inner
 from marconi_sim.core.outcome import EVICTIONS
 from marconi_sim.core.radix import (
     CHANGED,
     FLOOR,
     NODE,
-    NOW,
     STATE,
-    Index,
     RadixCache,
     Rules,
     bytes_held,
@@ -29,6 +26,7 @@ from marconi_sim.core.radix import (
     remove,
     touch,
 )
+from marconi_sim.core.requests import Index
 from marconi_sim.core.shape import Shape, prefill_flops
 
 
@@ -64,7 +62,7 @@ class Entry(NamedTuple):
     floor: float
 
 
-@kernel
+@inner
 def _entry_at(index: Index, cache: RadixCache, shape: Shape, node: int) -> Entry:
     depth = index.depth[node]
     parent_depth = index.depth[cache_node_above(index, cache, node)]
@@ -79,7 +77,7 @@ def _entry_at(index: Index, cache: RadixCache, shape: Shape, node: int) -> Entry
     )
 
 
-@kernel
+@inner
 def _settle(
     index: Index, cache: RadixCache, shape: Shape, rules: Rules, params: Any, hooks: Hooks
 ) -> None:
@@ -98,20 +96,7 @@ def _settle(
     cache.changed_count[0] = 0
 
 
-@kernel
-def _activate(cache: RadixCache, protected: int) -> None:
-    """Start keeping the order: enter every cache node but the root and `protected`. O(nodes log nodes), once."""
-    live = np.flatnonzero(cache.flags & NODE)
-    live = live[(live != ROOT) & (live != protected)]
-    now = cache.clock[NOW]
-    cache.order.size[ACTIVE] = 1
-    for node in live[np.argsort(cache.time[live], kind="mergesort")]:
-        cache.clock[NOW] = cache.time[node]
-        touch(cache, node)
-    cache.clock[NOW] = now
-
-
-@kernel
+@inner
 def evict_until_it_fits(
     index: Index,
     cache: RadixCache,
@@ -131,8 +116,6 @@ def evict_until_it_fits(
     agreed = True
     order = cache.order
     while bytes_held(cache, shape) > capacity:
-        if not order.size[ACTIVE]:
-            _activate(cache, end_node)
         _settle(index, cache, shape, rules, params, hooks)
         victim, score = recent.find_victim(
             order, index.depth, cache.created, rules.normalised, params, hooks.score

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marconi_sim.core.jit import kernel
+from marconi_sim.core.jit import inner, kernel
 
 NONE = -1
 ROOT = 0
@@ -47,7 +47,7 @@ class GrowingTree(NamedTuple):
     size: NDArray[np.int64]
 
 
-@kernel
+@inner
 def _hash(node: int, symbol: int, mask: int) -> int:
     """Return the first slot to probe, in [0, mask]."""
     x = np.uint64(node) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(symbol)
@@ -56,7 +56,7 @@ def _hash(node: int, symbol: int, mask: int) -> int:
     return np.int64((x ^ (x >> np.uint64(32))) & np.uint64(mask))
 
 
-@kernel
+@inner
 def _find_slot(tree: GrowingTree, node: int, symbol: int) -> int:
     """Return the slot that holds the child of `node` starting with `symbol`, or the free slot where it belongs."""
     mask = tree.slots.size - 1
@@ -70,7 +70,7 @@ def _find_slot(tree: GrowingTree, node: int, symbol: int) -> int:
         slot = (slot + 1) & mask
 
 
-@kernel
+@inner
 def _common_length(
     a: NDArray[np.int64], a_start: int, b: NDArray[np.int64], b_start: int, length: int
 ) -> int:
@@ -94,7 +94,7 @@ def _common_length(
     return np.int64(i) - a_start
 
 
-@kernel
+@inner
 def _append_node(tree: GrowingTree, parent: int, depth: int, start: int) -> int:
     node = tree.size[0]
     tree.size[0] = node + 1
@@ -104,7 +104,7 @@ def _append_node(tree: GrowingTree, parent: int, depth: int, start: int) -> int:
     return node
 
 
-@kernel
+@inner
 def _split(tree: GrowingTree, slot: int, depth: int, block: int) -> int:
     """Put a node at `depth` into the edge of the child in `slot`; return the new node."""
     child = tree.slots[slot]
@@ -118,7 +118,7 @@ def _split(tree: GrowingTree, slot: int, depth: int, block: int) -> int:
     return node
 
 
-@kernel
+@inner
 def _descend(
     tree: GrowingTree, node: int, symbols: NDArray[np.int64], first: int, length: int, block: int
 ) -> int:

@@ -61,15 +61,28 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
     _impl_class = _KernelCacheImpl
 
 
-def kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile `function` with numba (nopython mode, no fastmath, the GIL released) and cache it on disk.
-
-    With NUMBA_DISABLE_JIT=1 the function is returned as it is: the reference mode of the test suite.
-    """
-    dispatcher = numba.njit(function, nogil=True)
+def _compile(function: Callable[P, R], **options: bool) -> Callable[P, R]:
+    dispatcher = numba.njit(function, nogil=True, **options)
     if not numba.config.DISABLE_JIT:
         file = function.__code__.co_filename
         identity = f"{Path(file).name}:{function.__qualname__}:{_core_digest()}:{_file_digest(file)}"
         dispatcher._set_uuid(identity)
         dispatcher._cache = _KernelCache(function)
     return cast("Callable[P, R]", dispatcher)
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile `function` with numba (nopython mode, no fastmath, the GIL released) and cache it on disk.
+
+    With NUMBA_DISABLE_JIT=1 the function is returned as it is: the reference mode of the test suite.
+    """
+    return _compile(function)
+
+
+def inner(function: Callable[P, R]) -> Callable[P, R]:
+    """Like `kernel`, for a function that only kernels call.
+
+    It has no entry point for Python, which takes longer to compile than a small function itself when the arguments are
+    tuples of many arrays.
+    """
+    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marconi_sim.core.index import NONE
-from marconi_sim.core.jit import kernel
+from marconi_sim.core.jit import inner
 
 USED = 0  # slots in use, dead ones included
-ACTIVE = 1  # 1 once the order is kept; before the first eviction nobody asks for it
+KEPT = 1  # 1 if the order is kept at all; a cache that can never overflow does not need it
 _STACK = 128  # twice the depth of a segment tree over 2^63 slots
 
 
@@ -31,7 +31,7 @@ class Order(NamedTuple):
     time: float64 (slots,). Time of the touch, not falling; kept in dead slots, where it still bounds.
     low, high: float64 (2 * slots,). Segment tree, root at 1, slot s at slots + s: the lowest and highest value of the
         entries that may be evicted; +inf and -inf where there is none.
-    size: int64 (2,). See USED and ACTIVE.
+    size: int64 (2,). See USED and KEPT.
     ranges: int64 (depth of the search, 3). Scratch: ranges still to visit, as (segment tree node, first slot, width).
     bounds: float64 (depth of the search,). Scratch: a score that no entry of the range is below.
     """
@@ -46,7 +46,7 @@ class Order(NamedTuple):
 
 
 def new_order(entries: int) -> Order:
-    """Return an empty order with room for `entries` entries."""
+    """Return an empty order with room for `entries` entries; 0: the order is not kept."""
     slots = 2
     while slots < 2 * entries:
         slots *= 2
@@ -55,13 +55,13 @@ def new_order(entries: int) -> Order:
         time=np.zeros(slots, np.float64),
         low=np.full(2 * slots, np.inf),
         high=np.full(2 * slots, -np.inf),
-        size=np.zeros(2, np.int64),
+        size=np.array([0, entries > 0], np.int64),
         ranges=np.zeros((_STACK, 3), np.int64),
         bounds=np.zeros(_STACK, np.float64),
     )
 
 
-@kernel
+@inner
 def set_value(order: Order, slot: int, low: float, high: float) -> None:
     """Give the entry in `slot` a value (low == high), or take it out of the running (+inf, -inf). O(log slots)."""
     t = order.node.size + slot
@@ -77,7 +77,7 @@ def set_value(order: Order, slot: int, low: float, high: float) -> None:
         order.high[t] = high
 
 
-@kernel
+@inner
 def rebuild(order: Order) -> None:
     """Compute the inner nodes of the segment tree from its leaves. O(slots)."""
     for t in range(order.node.size - 1, 0, -1):
@@ -85,7 +85,7 @@ def rebuild(order: Order) -> None:
         order.high[t] = max(order.high[2 * t], order.high[2 * t + 1])
 
 
-@kernel
+@inner
 def _compact(order: Order, slot_of: NDArray[np.int32]) -> None:
     """Close the gaps that moved entries have left. O(slots), once every slots / 2 touches at most."""
     slots = order.node.size
@@ -107,7 +107,7 @@ def _compact(order: Order, slot_of: NDArray[np.int32]) -> None:
     rebuild(order)
 
 
-@kernel
+@inner
 def drop(order: Order, slot_of: NDArray[np.int32], node: int) -> None:
     """Forget an entry. O(log slots)."""
     slot = slot_of[node]
@@ -117,9 +117,11 @@ def drop(order: Order, slot_of: NDArray[np.int32], node: int) -> None:
         set_value(order, slot, np.inf, -np.inf)
 
 
-@kernel
+@inner
 def append(order: Order, slot_of: NDArray[np.int32], node: int, time: float) -> None:
-    """Put an entry at the recent end, with no value yet. O(log slots), amortised."""
+    """Put an entry at the recent end, with no value yet, if the order is kept. O(log slots), amortised."""
+    if not order.size[KEPT]:
+        return
     drop(order, slot_of, node)
     if order.size[USED] == order.node.size:
         _compact(order, slot_of)
@@ -130,7 +132,7 @@ def append(order: Order, slot_of: NDArray[np.int32], node: int, time: float) -> 
     slot_of[node] = slot
 
 
-@kernel
+@inner
 def _end_slot(order: Order, last: int) -> int:
     """Return the first (last = 0) or the last (last = 1) slot that may be evicted; there must be one."""
     t = 1
@@ -141,14 +143,14 @@ def _end_slot(order: Order, last: int) -> int:
     return t - order.node.size
 
 
-@kernel
+@inner
 def _normalise(x: float, low: float, high: float) -> float:
     """Min-max: 0 at `low`, 1 at `high`, and 1 where the two are equal (DESIGN section 5)."""
     # A dead slot's time may lie below every live one; clamped, it is still a bound.
     return 1.0 if low == high else (max(x, low) - low) / (high - low)
 
 
-@kernel
+@inner
 def _score(
     order: Order,
     slot: int,
@@ -168,7 +170,7 @@ def _score(
     return score(time, value, params)
 
 
-@kernel
+@inner
 def goes_before(
     score: float, node: int, best_score: float, best: int, depth: Any, created: Any
 ) -> bool:
@@ -180,7 +182,7 @@ def goes_before(
     return created[node] < created[best]
 
 
-@kernel
+@inner
 def scan_for_victim(
     order: Order,
     depth: NDArray[np.int32],
@@ -206,7 +208,7 @@ def scan_for_victim(
     return best, best_score
 
 
-@kernel
+@inner
 def _push(order: Order, top: int, t: int, first: int, width: int, bound: float) -> int:
     """Put a range on the stack unless nothing in it may be evicted; return the new height."""
     if order.low[t] == np.inf:
@@ -218,7 +220,7 @@ def _push(order: Order, top: int, t: int, first: int, width: int, bound: float) 
     return top + 1
 
 
-@kernel
+@inner
 def find_victim(
     order: Order,
     depth: NDArray[np.int32],

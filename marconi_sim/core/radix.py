@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from marconi_sim.core import order as recent
 from marconi_sim.core.index import NONE, ROOT
-from marconi_sim.core.jit import kernel
-from marconi_sim.core.order import ACTIVE, Order, new_order
+from marconi_sim.core.jit import inner
+from marconi_sim.core.order import Order, new_order
 from marconi_sim.core.outcome import BYPASSED, KV_TOKENS, STATES
+from marconi_sim.core.requests import Index
 from marconi_sim.core.seen import SEEN
 from marconi_sim.core.shape import Shape
 
@@ -31,13 +32,6 @@ NODE = np.uint8(8)  # a cache node
 STATE = np.uint8(16)  # a cache node that holds a recurrent state
 HAD_STATE = np.uint8(32)  # it does or once did
 CHANGED = np.uint8(64)  # listed in `RadixCache.changed`
-
-
-class Index(NamedTuple):
-    """The prefix index. parent, depth: int32 (nodes,); see `marconi_sim.trace.compiled.Trace`."""
-
-    parent: NDArray[np.int32]
-    depth: NDArray[np.int32]
 
 
 class Rules(NamedTuple):
@@ -93,7 +87,10 @@ NOW, FLOOR, CREATED = range(3)  # positions in `RadixCache.clock`: time, score o
 
 
 def new_radix_cache(nodes: int, entries: int, totals: NDArray[np.int64]) -> RadixCache:
-    """Return an empty cache over an index of `nodes` nodes that never holds more than `entries` cache nodes."""
+    """Return an empty cache over an index of `nodes` nodes that never holds more than `entries` cache nodes.
+
+    `entries` is 0 for a cache that can never overflow: it keeps no order of touches.
+    """
     flags = np.zeros(nodes, np.uint8)
     flags[ROOT] = SEEN | RESIDENT | WAS_RESIDENT | NODE
     order = new_order(entries)
@@ -113,13 +110,13 @@ def new_radix_cache(nodes: int, entries: int, totals: NDArray[np.int64]) -> Radi
     )
 
 
-@kernel
+@inner
 def bytes_held(cache: RadixCache, shape: Shape) -> int:
     """Return the bytes that the cache holds now."""
     return shape.kv_bytes * cache.totals[KV_TOKENS] + shape.state_bytes * cache.totals[STATES]
 
 
-@kernel
+@inner
 def cache_node_above(index: Index, cache: RadixCache, node: int) -> int:
     """Return the nearest cache node above `node` (not the root). O(index nodes between)."""
     node = index.parent[node]
@@ -128,7 +125,7 @@ def cache_node_above(index: Index, cache: RadixCache, node: int) -> int:
     return node
 
 
-@kernel
+@inner
 def only_cache_node_below(cache: RadixCache, node: int) -> int:
     """Return the nearest cache node below `node`, which has one resident child. O(index nodes between)."""
     node = cache.child_xor[node]
@@ -137,7 +134,7 @@ def only_cache_node_below(cache: RadixCache, node: int) -> int:
     return node
 
 
-@kernel
+@inner
 def _mark_changed(cache: RadixCache, node: int) -> None:
     """List a cache node that has a place in the order for a new value."""
     if cache.slot[node] == NONE or cache.flags[node] & CHANGED:
@@ -156,16 +153,15 @@ def _mark_changed(cache: RadixCache, node: int) -> None:
     cache.flags[node] |= CHANGED
 
 
-@kernel
+@inner
 def touch(cache: RadixCache, node: int) -> None:
     """Set a cache node's time to now."""
     cache.time[node] = cache.clock[NOW]
-    if cache.order.size[ACTIVE]:
-        recent.append(cache.order, cache.slot, node, cache.clock[NOW])
-        _mark_changed(cache, node)
+    recent.append(cache.order, cache.slot, node, cache.clock[NOW])
+    _mark_changed(cache, node)
 
 
-@kernel
+@inner
 def _touch_path(index: Index, cache: RadixCache, node: int) -> None:
     """Set the time of every cache node from the root (excluded) to `node` (included) to now."""
     while node != ROOT:
@@ -174,7 +170,7 @@ def _touch_path(index: Index, cache: RadixCache, node: int) -> None:
         node = index.parent[node]
 
 
-@kernel
+@inner
 def look_up(index: Index, cache: RadixCache, rules: Rules, input_node: int) -> tuple[int, int, int]:
     """Look an input up and touch what the policy says.
 
@@ -197,7 +193,7 @@ def look_up(index: Index, cache: RadixCache, rules: Rules, input_node: int) -> t
     return matched, node, branch
 
 
-@kernel
+@inner
 def _make_cache_node(cache: RadixCache, node: int) -> None:
     """Make a resident index node a cache node without a state: a new leaf, or a split of the edge it lies on."""
     cache.flags[node] |= NODE
@@ -209,7 +205,7 @@ def _make_cache_node(cache: RadixCache, node: int) -> None:
         _mark_changed(cache, only_cache_node_below(cache, node))  # its edge is shorter now
 
 
-@kernel
+@inner
 def _merge_into_child(cache: RadixCache, node: int) -> None:
     """Make a cache node with one child part of that child's edge; the child keeps its own time."""
     recent.drop(cache.order, cache.slot, node)
@@ -217,7 +213,7 @@ def _merge_into_child(cache: RadixCache, node: int) -> None:
     _mark_changed(cache, only_cache_node_below(cache, node))
 
 
-@kernel
+@inner
 def _checkpoint(cache: RadixCache, node: int) -> None:
     """Store a recurrent state at a resident index node, which becomes a cache node if it is none."""
     if not cache.flags[node] & NODE:
@@ -227,7 +223,7 @@ def _checkpoint(cache: RadixCache, node: int) -> None:
         cache.totals[STATES] += 1
 
 
-@kernel
+@inner
 def _add_kv(index: Index, cache: RadixCache, end_node: int) -> int:
     """Make the whole path to `end_node` resident and its new part, if any, a leaf.
 
@@ -253,7 +249,7 @@ def _add_kv(index: Index, cache: RadixCache, end_node: int) -> int:
     return left
 
 
-@kernel
+@inner
 def insert(
     index: Index,
     cache: RadixCache,
@@ -293,7 +289,7 @@ def insert(
     return True
 
 
-@kernel
+@inner
 def remove(index: Index, cache: RadixCache, node: int) -> None:
     """Evict a cache node that has at most one child (DESIGN section 5, Removal)."""
     while True:

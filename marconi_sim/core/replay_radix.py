@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marconi_sim.core.audit import audit_radix, audit_request
 from marconi_sim.core.evict import Hooks, evict_until_it_fits
-from marconi_sim.core.jit import kernel
+from marconi_sim.core.jit import inner, kernel
 from marconi_sim.core.outcome import (
     COLD,
     EVICTIONS,
@@ -24,21 +23,20 @@ from marconi_sim.core.radix import (
     HAD_STATE,
     NOW,
     WAS_RESIDENT,
-    Index,
     RadixCache,
     Rules,
     bytes_held,
     insert,
     look_up,
 )
+from marconi_sim.core.requests import Index, Requests
 from marconi_sim.core.seen import deepest_seen, mark_seen
 from marconi_sim.core.shape import Shape
 
-OK = 0
-BAD_VICTIM = -1  # the search found another victim than the scan; further codes are those of audit.py
+UNLIMITED = 2**63 - 1
 
 
-@kernel
+@inner
 def tell_causes(
     index: Index, cache: RadixCache, input_node: int, matched: int, reused: int, missed: NDArray[np.int32]
 ) -> None:
@@ -57,6 +55,42 @@ def tell_causes(
     missed[STATE_EVICTED] = index.depth[node] - index.depth[reused]
 
 
+@inner
+def _begin(
+    index: Index, cache: RadixCache, rules: Rules, i: int, requests: Requests, outcome: Outcome
+) -> int:
+    """Look request i up and write down what came of it; return its branch point."""
+    cache.clock[NOW] = requests.time[i] if requests.time.size else cache.clock[NOW] + 1
+    input_node = requests.input_node[i]
+    matched, reused, branch = look_up(index, cache, rules, input_node)
+    outcome.matched[i] = index.depth[matched]
+    outcome.reused[i] = index.depth[reused]
+    tell_causes(index, cache, input_node, matched, reused, outcome.missed[i])
+    mark_seen(index.parent, cache.flags, requests.end_node[i])
+    cache.clock[NOW] = requests.time[i] if requests.time.size else cache.clock[NOW] + 1
+    return branch
+
+
+@kernel
+def replay_unlimited(
+    index: Index,
+    cache: RadixCache,
+    shape: Shape,
+    rules: Rules,
+    requests: Requests,
+    first: int,
+    last: int,
+    outcome: Outcome,
+) -> None:
+    """Replay the requests [first, last) in a cache that cannot overflow, so that no policy is asked for a victim."""
+    for i in range(first, last):
+        branch = _begin(index, cache, rules, i, requests, outcome)
+        input_node = requests.input_node[i]
+        end_node = requests.end_node[i]
+        insert(index, cache, shape, rules, UNLIMITED, input_node, end_node, branch)
+        cache.totals[PEAK_BYTES] = bytes_held(cache, shape)
+
+
 @kernel
 def replay_radix(
     index: Index,
@@ -64,55 +98,34 @@ def replay_radix(
     shape: Shape,
     rules: Rules,
     capacity: int,
-    input_node: NDArray[np.int32],
-    end_node: NDArray[np.int32],
-    arrival: NDArray[np.float64],
-    seconds: bool,
+    requests: Requests,
     first: int,
     last: int,
     until_eviction: bool,
-    check: bool,
+    verify: bool,
     outcome: Outcome,
     params: Any,
     hooks: Hooks,
-) -> tuple[int, int]:
-    """Replay the requests [first, last), in processing order.
+) -> tuple[int, bool]:
+    """Replay the requests [first, last) in processing order.
 
-    Time is the arrival in seconds, or a logical clock that ticks at each look-up and at each insertion. With
-    `until_eviction` the replay stops after the first request that evicted something. With `check` every invariant is
-    checked after every request, which stops at the first that does not hold.
+    With `until_eviction` the replay stops after the first request that evicted something. With `verify` every victim is
+    also looked for by a scan.
 
-    Returns (number of the next request, OK or the code of the broken invariant).
+    Returns (number of the next request, whether search and scan always agreed).
     """
+    agreed = True
     for i in range(first, last):
-        cache.clock[NOW] = arrival[i] if seconds else cache.clock[NOW] + 1
-        matched, reused, branch = look_up(index, cache, rules, input_node[i])
-        tell_causes(index, cache, input_node[i], matched, reused, outcome.missed[i])
-        outcome.matched[i] = index.depth[matched]
-        outcome.reused[i] = index.depth[reused]
-        mark_seen(index.parent, cache.flags, end_node[i])
-
-        cache.clock[NOW] = arrival[i] if seconds else cache.clock[NOW] + 1
-        evicted = outcome.totals[EVICTIONS]
-        if insert(
-            index, cache, shape, rules, capacity, input_node[i], end_node[i], branch
-        ):
-            agreed = evict_until_it_fits(
-                index, cache, shape, rules, capacity, end_node[i], check, params, hooks
-            )
-            held = bytes_held(cache, shape)
-            outcome.totals[PEAK_BYTES] = max(outcome.totals[PEAK_BYTES], held)
-            if not agreed:
-                return i, BAD_VICTIM
-        if check:
-            code = audit_request(
-                index.depth[input_node[i]], outcome.matched[i], outcome.reused[i], outcome.missed[i]
-            )
-            if code == OK:
-                code = audit_radix(index, cache, shape, rules, capacity)
-            if code != OK:
-                return i, code
-        if until_eviction and outcome.totals[EVICTIONS] > evicted:
-            return i + 1, OK
-    return last, OK
-
+        branch = _begin(index, cache, rules, i, requests, outcome)
+        input_node = requests.input_node[i]
+        end_node = requests.end_node[i]
+        if not insert(index, cache, shape, rules, capacity, input_node, end_node, branch):
+            continue
+        evicted = cache.totals[EVICTIONS]
+        agreed &= evict_until_it_fits(
+            index, cache, shape, rules, capacity, end_node, verify, params, hooks
+        )
+        cache.totals[PEAK_BYTES] = max(cache.totals[PEAK_BYTES], bytes_held(cache, shape))
+        if until_eviction and cache.totals[EVICTIONS] > evicted:
+            return i + 1, agreed
+    return last, agreed

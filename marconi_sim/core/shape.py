@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from marconi_sim.core.jit import kernel
+from marconi_sim.core.jit import inner
 
 
 class Shape(NamedTuple):
@@ -22,7 +22,7 @@ class Shape(NamedTuple):
     flops_quadratic: float
 
 
-@kernel
+@inner
 def prefill_flops(shape: Shape, tokens: float) -> float:
     """Return the FLOPs of prefilling `tokens` tokens from nothing."""
     # Factored: one rounding at most while the bracket is below 2^53, and monotone in any case.

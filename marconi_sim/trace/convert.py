@@ -32,7 +32,9 @@ MESSAGE_OPTIONS = frozenset(
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _OBSERVING = ("user", "tool", "function")
 # Keys of a message that a model sees; times, usage counts and other annotations are not tokenised.
-_TOKENISED = ("role", "content", "name", "tool_calls", "tool_call_id", "function_call")
+_TOKENISED = (
+    "role", "content", "name", "tool_calls", "tool_call_id", "tool_call_ids", "function_call",
+)  # fmt: skip
 _LEAST = {
     "max_tokens": 1,
     "max_turns": 1,

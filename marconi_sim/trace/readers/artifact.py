@@ -130,6 +130,6 @@ FORMAT = Format(
     name="artifact",
     summary="JSONL of the published code: session_id, turn_id, ts, input_tokens, output_tokens",
     options=frozenset(),
-    matches=lambda path, start: bool(_LOOKS_LIKE.match(start)) and not path.is_dir(),
+    matches=lambda _path, start: bool(_LOOKS_LIKE.match(start)),
     read=read,
 )

@@ -86,6 +86,6 @@ FORMAT = Format(
     name="messages",
     summary="JSONL of sessions: session_id, messages with role and content, optional times",
     options=MESSAGE_OPTIONS,
-    matches=lambda path, start: bool(_LOOKS_LIKE.match(start)) and not path.is_dir(),
+    matches=lambda path, start: bool(_LOOKS_LIKE.match(start)) and ".traj" not in path.name,
     read=read,
 )
