@@ -1,5 +1,60 @@
-"""marconi-sim: a simulator of prefix caching for hybrid (attention + recurrent) language models."""
+"""marconi-sim: a simulator of prefix caching for hybrid (attention + recurrent) language models.
+
+    import marconi_sim as ms
+
+    trace = ms.load_trace("swebench", sessions=100)
+    result = ms.simulate(trace, policy="marconi", capacity="40GB", params={"alpha": 0.5})
+    result.summary["token_hit_rate"]
+    result.requests  # a pandas data frame, one row per request
+"""
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from marconi_sim.errors import UsageError, UserError
+    from marconi_sim.model import Model, load_model
+    from marconi_sim.policy.load import load_policy
+    from marconi_sim.result import Result
+    from marconi_sim.simulate import simulate
+    from marconi_sim.trace.load import Workload, load_trace
+
 __version__ = "0.1.0"
+
+# Name -> module. Loaded when first asked for: `marconi-sim --help` must not wait for numba.
+_PUBLIC = {
+    "Model": "marconi_sim.model",
+    "Result": "marconi_sim.result",
+    "UsageError": "marconi_sim.errors",
+    "UserError": "marconi_sim.errors",
+    "Workload": "marconi_sim.trace.load",
+    "load_model": "marconi_sim.model",
+    "load_policy": "marconi_sim.policy.load",
+    "load_trace": "marconi_sim.trace.load",
+    "simulate": "marconi_sim.simulate",
+}
+
+__all__ = [
+    "Model",
+    "Result",
+    "UsageError",
+    "UserError",
+    "Workload",
+    "__version__",
+    "load_model",
+    "load_policy",
+    "load_trace",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(importlib.import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

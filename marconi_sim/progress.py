@@ -30,3 +30,15 @@ def progress(title: str, total: int | None, unit: str) -> Iterator[Callable[[int
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=total)
         yield lambda count: bar.advance(task, count)
+
+
+@contextmanager
+def status(text: str) -> Iterator[None]:
+    """Show a spinner with a text on stderr while a step of unknown length runs."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(text):
+        yield

@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of shared data beside the repository; tests that need it are skipped where it is absent."""
+    """The folder of shared data beside the repository; skips the test where it is absent."""
     beside = Path(__file__).resolve().parents[2] / "shared"
     folder = Path(os.environ.get("MARCONI_SIM_SHARED", beside))
     if not folder.is_dir():

@@ -18,6 +18,7 @@ from marconi_sim.core.radix import (
     CHANGED,
     FLOOR,
     NODE,
+    NOT_A_NUMBER,
     STATE,
     RadixCache,
     Rules,
@@ -90,6 +91,9 @@ def _settle(
             continue
         if cache.children[node] <= rules.max_children:
             value = hooks.value(_entry_at(index, cache, shape, node), params)
+            if not np.isfinite(value):
+                cache.clock[NOT_A_NUMBER] = 1
+                value = 0.0
             recent.set_value(cache.order, slot, value, value)
         else:
             recent.set_value(cache.order, slot, np.inf, -np.inf)
@@ -126,9 +130,12 @@ def evict_until_it_fits(
             )
             agreed = agreed and scanned == victim
         if victim == NONE:
-            victim = end_node
-        else:
-            cache.clock[FLOOR] = score
+            # The end of the sequence is all that is left: it enters the order and is found there.
+            touch(cache, end_node)
+            continue
+        if np.isnan(score):
+            cache.clock[NOT_A_NUMBER] = 1
+        cache.clock[FLOOR] = score
         remove(index, cache, victim)
         cache.totals[EVICTIONS] += 1
     if cache.flags[end_node] & NODE:

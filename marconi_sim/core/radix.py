@@ -66,7 +66,7 @@ class RadixCache(NamedTuple):
         for a victim: they were touched, or their edge or their children changed. `changed_count` int64 (1,) tells how
         many there are.
     totals: int64 (5,). As in `Outcome`, shared with it.
-    clock: float64 (3,). See NOW, FLOOR and CREATED.
+    clock: float64 (4,). See NOW, FLOOR, CREATED and NOT_A_NUMBER.
     """
 
     flags: NDArray[np.uint8]
@@ -83,7 +83,9 @@ class RadixCache(NamedTuple):
     clock: NDArray[np.float64]
 
 
-NOW, FLOOR, CREATED = range(3)  # positions in `RadixCache.clock`: time, score of the last victim, next serial number
+# Positions in `RadixCache.clock`: time, score of the last victim, next serial number of a cache node, and whether a
+# policy's hook ever returned something that is not a finite number (1) or not (0).
+NOW, FLOOR, CREATED, NOT_A_NUMBER = range(4)
 
 
 def new_radix_cache(nodes: int, entries: int, totals: NDArray[np.int64]) -> RadixCache:
@@ -106,7 +108,7 @@ def new_radix_cache(nodes: int, entries: int, totals: NDArray[np.int64]) -> Radi
         changed=np.zeros(order.node.size, np.int32),
         changed_count=np.zeros(1, np.int64),
         totals=totals,
-        clock=np.zeros(3, np.float64),
+        clock=np.zeros(4, np.float64),
     )
 
 

@@ -1,0 +1,192 @@
+"""`marconi-sim list` and `marconi-sim show`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from marconi_sim.cli.options import catalogue_option, json_option
+
+KINDS = ("traces", "policies", "models", "formats")
+
+
+def _traces(search: tuple[str, ...]) -> list[dict[str, Any]]:
+    from marconi_sim import catalogue
+    from marconi_sim.trace.recipe import load_recipe
+
+    rows = []
+    for name, path in catalogue.entries("traces", search).items():
+        title, synthetic = "compiled trace without a recipe", False
+        if path.suffix == ".toml":
+            recipe = load_recipe(path)
+            title, synthetic = recipe.title, recipe.synthetic
+        rows.append({"name": name, "what": ("SYNTHETIC: " if synthetic else "") + title, "file": str(path)})
+    return rows
+
+
+def _policies(search: tuple[str, ...]) -> list[dict[str, Any]]:
+    from marconi_sim import catalogue
+    from marconi_sim.policy.load import load_policy
+
+    return [
+        {"name": name, "what": load_policy(path).summary(), "file": str(path)}
+        for name, path in catalogue.entries("policies", search).items()
+    ]
+
+
+def _models(search: tuple[str, ...]) -> list[dict[str, Any]]:
+    from marconi_sim.model import load_model, models
+
+    return [
+        {"name": name, "what": load_model(name).title, "file": str(path)} for name, path in models().items()
+    ]
+
+
+def _formats(search: tuple[str, ...]) -> list[dict[str, Any]]:
+    from marconi_sim.trace.formats import formats
+
+    return [{"name": name, "what": one.summary, "file": None} for name, one in formats().items()]
+
+
+_ROWS = {"traces": _traces, "policies": _policies, "models": _models, "formats": _formats}
+
+
+@click.command("list")
+@click.argument("kind", required=False, type=click.Choice(KINDS))
+@catalogue_option
+@json_option
+def list_command(kind: str | None, search: tuple[str, ...], as_json: bool) -> None:
+    """List the traces, policies, models and formats there are, or one KIND of them."""
+    found = {one: _ROWS[one](search) for one in ((kind,) if kind else KINDS)}
+    if as_json:
+        import orjson
+
+        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    for one, rows in found.items():
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), title=one, title_justify="left", title_style="bold")
+        table.add_column("name", no_wrap=True)
+        table.add_column("what")
+        for row in rows:
+            table.add_row(row["name"], row["what"])
+        console.print(table)
+
+
+@click.group("show")
+def show_command() -> None:
+    """Show what a policy, a model or a trace is."""
+
+
+def _print_facts(title: str, facts: dict[str, str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    console.print(f"[bold]{title}[/]")
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for key, value in facts.items():
+        table.add_row(key, value)
+    console.print(table)
+
+
+@show_command.command("policy")
+@click.argument("name")
+@catalogue_option
+@json_option
+def show_policy(name: str, search: tuple[str, ...], as_json: bool) -> None:
+    """Show what a policy (a name or a file) declares, and its parameters."""
+    import inspect
+
+    from marconi_sim.policy.load import load_policy
+
+    policy = load_policy(name, search)
+    parameters = {
+        key: {"default": p.default, "allowed": p.allowed, "unit": p.unit, "help": p.help}
+        for key, p in policy.parameters().items()
+    }
+    if as_json:
+        import orjson
+
+        facts = {"name": policy.name, "file": str(policy.path), "rules": policy.rules(), "parameters": parameters}
+        click.echo(orjson.dumps(facts, option=orjson.OPT_INDENT_2))
+        return
+    click.echo(inspect.getdoc(policy))
+    click.echo()
+    _print_facts(policy.name, {**policy.rules(), "file": str(policy.path)})
+    if parameters:
+        click.echo()
+        _print_facts(
+            "parameters",
+            {
+                f"{key}={p['default']}": f"{p['help']}\n{p['allowed']}" + (f", in {p['unit']}" if p["unit"] else "")
+                for key, p in parameters.items()
+            },
+        )
+
+
+@show_command.command("model")
+@click.argument("name")
+@json_option
+def show_model(name: str, as_json: bool) -> None:
+    """Show what a model (a name or a file) costs: bytes of KV and state, FLOPs by kind of layer."""
+    from marconi_sim.model import load_model
+    from marconi_sim.units import format_bytes
+
+    model = load_model(name)
+    lengths = (1_000, 10_000, 100_000)
+    per_token = model.kv_bytes
+    facts = {
+        "name": model.name,
+        "accounting": model.accounting,
+        "attention_layers": model.attention_layers,
+        "ssm_layers": model.ssm_layers,
+        "mlp_layers": model.mlp_layers,
+        "model_dimension": model.model_dimension,
+        "state_dimension": model.state_dimension,
+        "kv_bytes_per_token": per_token,
+        "state_bytes": model.state_bytes,
+        "state_in_kv_tokens": model.state_bytes / per_token if per_token else None,
+        "flops": {str(length): model.flops_by_layer(length) for length in lengths},
+    }
+    if as_json:
+        import orjson
+
+        click.echo(orjson.dumps(facts, option=orjson.OPT_INDENT_2))
+        return
+    tokens = f" = KV of {model.state_bytes / per_token:,.0f} tokens" if per_token else ""
+    _print_facts(
+        model.title,
+        {
+            "source": model.source,
+            "accounting": model.accounting,
+            "KV per token": f"{format_bytes(per_token)} ({per_token:,} bytes)",
+            "one recurrent state": f"{format_bytes(model.state_bytes)} ({model.state_bytes:,} bytes){tokens}",
+            **{
+                f"prefill of {length:,} tokens": f"{sum(flops.values()):.4g} FLOPs ("
+                + ", ".join(f"{kind} {part / sum(flops.values()):.0%}" for kind, part in flops.items())
+                + ")"
+                for length, flops in ((n, model.flops_by_layer(n)) for n in lengths)
+            },
+            "file": str(model.path),
+        },
+    )
+
+
+@show_command.command("trace")
+@click.argument("name")
+@catalogue_option
+@json_option
+@click.pass_context
+def show_trace(ctx: click.Context, name: str, search: tuple[str, ...], as_json: bool) -> None:
+    """Show what a trace is: the same as `marconi-sim trace info`."""
+    from marconi_sim.cli.trace import info_command
+
+    ctx.invoke(info_command, trace=name, plot=None, search=search, as_json=as_json)

@@ -1,0 +1,184 @@
+"""`marconi-sim run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from marconi_sim.cli.options import catalogue_option, json_option
+from marconi_sim.errors import UsageError
+
+if TYPE_CHECKING:
+    from marconi_sim.result import Result
+    from marconi_sim.trace.load import Workload
+
+# What every result is framed by: no cache, no eviction, no limit of any kind.
+BOUNDS = ("vanilla", "unbounded", "ceiling")
+
+
+def _parse_params(texts: tuple[str, ...]) -> dict[str, str]:
+    params = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise UsageError(f"--param {text}: write it as NAME=VALUE, e.g. --param alpha=0.5")
+        if name in params:
+            raise UsageError(f"--param {text}: '{name}' is given twice")
+        params[name] = value
+    return params
+
+
+@click.command("run")
+@click.option("--trace", required=True, metavar="NAME|FILE", help="A shipped trace, or a trace file.")
+@click.option("--policy", required=True, metavar="NAME|FILE", help="A shipped policy, or a policy file (run as code).")
+@click.option("--model", default="hybrid-7b", show_default=True, metavar="NAME|FILE", help="A model shape.")
+@click.option("--capacity", metavar="BYTES", help="Of the cache: 60GB, 1.5GiB, 1500. Default: what the trace's recipe says.")
+@click.option("--param", "param_texts", multiple=True, metavar="NAME=VALUE", help="A parameter of the policy. Repeatable.")
+@click.option("--sessions", type=int, metavar="N", help="Only the first N sessions of the trace.")
+@click.option("--sessions-per-second", type=float, metavar="RATE", help="Start sessions evenly spaced at this rate.")
+@click.option("--response-time", type=float, metavar="SECONDS", help="Mean of the Poisson gaps between a session's turns.")
+@click.option("--seed", type=int, metavar="N", help="Of the arrival model's random draws.")
+@click.option("--requests-out", type=click.Path(path_type=Path), metavar="FILE", help="Write one row per request (Parquet).")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write the run as one row (Parquet).")
+@click.option("--check", is_flag=True, help="Check every invariant after every request (slower).")
+@catalogue_option
+@json_option
+def run_command(
+    trace: str,
+    policy: str,
+    model: str,
+    capacity: str | None,
+    param_texts: tuple[str, ...],
+    sessions: int | None,
+    sessions_per_second: float | None,
+    response_time: float | None,
+    seed: int | None,
+    requests_out: Path | None,
+    out: Path | None,
+    check: bool,
+    search: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Replay a trace against a cache and print what was reused, and why the rest was not.
+
+    \b
+      marconi-sim run --trace swebench --policy marconi --capacity 40GB
+      marconi-sim run --trace swebench --policy marconi --param alpha=0.5 --requests-out requests.parquet
+      marconi-sim run --trace my.jsonl.gz --policy ./mine.py --json
+    """
+    from marconi_sim.files import check_writable
+    from marconi_sim.progress import status
+
+    params = _parse_params(param_texts)
+    for path in (requests_out, out):
+        if path is not None:
+            check_writable(path)
+    with status("loading"):
+        from marconi_sim.simulate import simulate
+        from marconi_sim.trace.load import load_trace
+
+        workload = load_trace(
+            trace,
+            sessions=sessions,
+            sessions_per_second=sessions_per_second,
+            response_time=response_time,
+            seed=seed,
+            search=search,
+        )
+    with status(f"replaying {workload.requests:,} requests (a policy's first run compiles it)"):
+        result = simulate(
+            workload, policy=policy, capacity=capacity, model=model, params=params, check=check, search=search
+        )
+        bounds = {
+            name: simulate(workload, policy=name, capacity=capacity, model=model)
+            for name in BOUNDS
+            if name != result.summary["policy"]
+        }
+    if requests_out is not None:
+        result.write_requests(requests_out)
+    if out is not None:
+        result.write_summary(out)
+    if as_json:
+        _print_json(result, bounds)
+    else:
+        _print_tables(workload, result, bounds)
+
+
+def _print_json(result: Result, bounds: dict[str, Result]) -> None:
+    import orjson
+
+    keys = ("token_hit_rate", "reused_tokens", "flops_saved")
+    framed = {
+        **result.summary,
+        "bounds": {name: {key: bound.summary[key] for key in keys} for name, bound in bounds.items()},
+    }
+    click.echo(orjson.dumps(framed, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_INDENT_2))
+
+
+def _print_tables(workload: Workload, result: Result, bounds: dict[str, Result]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from marconi_sim.units import format_bytes
+
+    console = Console(highlight=False)
+    summary = result.summary
+    synthetic = " SYNTHETIC" if summary["synthetic"] else ""
+    console.print(
+        f"[bold]{summary['trace']}[/]{synthetic}: {summary['requests']:,} requests of {summary['sessions']:,}"
+        f" sessions, {summary['input_tokens']:,} input tokens;"
+        f" model {summary['model']}, cache {format_bytes(summary['capacity_bytes'])}"
+    )
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("policy")
+    for title in ("token\nhit rate", "request\nhit rate", "FLOPs\nsaved", "peak\nbytes", "evictions", "bypassed"):
+        table.add_column(title, justify="right")
+
+    def add(name: str, one: Any, style: str) -> None:
+        table.add_row(
+            name,
+            f"{one['token_hit_rate']:.2%}",
+            f"{one['request_hit_rate']:.2%}",
+            f"{one['flops_saved'] / one['flops_total']:.2%}",
+            "-" if name in ("vanilla", "ceiling") else format_bytes(one["peak_bytes"]),
+            f"{one['evictions']:,}",
+            f"{one['bypassed']:,}",
+            style=style,
+        )
+
+    if "vanilla" in bounds:
+        add("vanilla", bounds["vanilla"].summary, "dim")
+    add(summary["policy"], summary, "bold")
+    for name in ("unbounded", "ceiling"):
+        if name in bounds:
+            add(name, bounds[name].summary, "dim")
+    console.print(table)
+    settings = ", ".join(f"{key}={value}" for key, value in summary["params"].items() if value is not None)
+    if settings:
+        console.print(f"{summary['policy']}: {settings}")
+
+    causes = Table(box=box.SIMPLE_HEAD, padding=(0, 1), title="input tokens", title_justify="left")
+    for title in ("tokens", "share"):
+        causes.add_column(title, justify="right")
+    causes.add_column("")
+    for name, tokens in {"reused": summary["reused_tokens"], **summary["missed"]}.items():
+        if tokens:
+            causes.add_row(f"{tokens:,}", f"{tokens / summary['input_tokens']:.2%}", MEANINGS[name])
+    console.print(causes)
+
+
+# What becomes of an input token, in the words of the result table.
+MEANINGS = {
+    "reused": "reused",
+    "cold": "cold: no earlier sequence had them",
+    "kv_evicted": "KV evicted: their KV was in the cache once",
+    "unfinished": "unfinished: the sequence that had them was still running",
+    "state_evicted": "state evicted: KV is there, the state after them no longer",
+    "no_checkpoint": "no checkpoint: KV is there, a state after them never was",
+    "grid": "grid: beyond the last whole block",
+    "last_token": "last token: always computed",
+    "not_admitted": "not admitted: the cache never took the sequence that had them",
+}

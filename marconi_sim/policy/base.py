@@ -1,0 +1,98 @@
+"""What every cache policy has: a name, checked parameters, and a replay of requests."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from marconi_sim.core.outcome import Outcome
+from marconi_sim.core.requests import Index, Requests
+from marconi_sim.core.shape import Shape
+from marconi_sim.errors import UsageError, UserError, did_you_mean
+from marconi_sim.policy.parameter import Parameter
+
+
+class Replayed(NamedTuple):
+    """What a replay returns: the outcome of every request, what the policy found out about itself, and the seconds that
+    the replay took, compilation not included.
+    """
+
+    outcome: Outcome
+    findings: Mapping[str, Any]
+    seconds: float
+
+
+class CheckError(UserError):
+    """An invariant does not hold: a bug in the simulator, or in the hooks of a policy."""
+
+    def __init__(self, policy: str, request: int, complaint: str) -> None:
+        super().__init__(
+            f"policy '{policy}': check failed at request {request} in processing order: {complaint};"
+            " please report it, with the trace if you can"
+        )
+
+
+class Policy:
+    """Base of all policies. A policy file defines one subclass of a family (`RadixPolicy`, `BlockPolicy` ...).
+
+    Class attributes that are `Parameter`s are the policy's parameters; an instance holds their checked values.
+
+    Attributes:
+        name: what the policy is called in results: the stem of its file.
+        path: its file.
+        params: every parameter by name.
+    """
+
+    name: ClassVar[str] = ""
+    path: ClassVar[Path | None] = None
+
+    def __init__(self, **params: Any) -> None:
+        known = self.parameters()
+        for key in params:
+            if key not in known:
+                raise UsageError(
+                    f"parameter '{key}': unknown to policy '{self.name}'{did_you_mean(key, known)}"
+                )
+        self.params: dict[str, float | int | str] = {
+            key: parameter.check(params.get(key, parameter.default), self.name)
+            for key, parameter in known.items()
+        }
+
+    @classmethod
+    def parameters(cls) -> dict[str, Parameter]:
+        """Return the parameters by name: those of the family first, then the policy's own."""
+        found = {}
+        for owner in reversed(cls.__mro__):
+            for key, value in vars(owner).items():
+                if isinstance(value, Parameter):
+                    found[key] = value
+        return found
+
+    @classmethod
+    def summary(cls) -> str:
+        """Return the first line of the policy's docstring."""
+        return (inspect.getdoc(cls) or "").split("\n")[0]
+
+    @classmethod
+    def rules(cls) -> dict[str, str]:
+        """Return what the policy declares, for people: question -> answer."""
+        raise TypeError(f"{cls.__name__}: a policy family must say what its policies declare")
+
+    def replay(
+        self, index: Index, requests: Requests, shape: Shape, capacity: int, *, check: bool = False
+    ) -> Replayed:
+        """Replay requests in processing order.
+
+        Args:
+            index: the prefix index.
+            requests: nodes and arrival times, seconds.
+            shape: the model's costs.
+            capacity: bytes.
+            check: check every invariant after every request.
+
+        Raises:
+            CheckError: one does not hold.
+        """
+        raise TypeError(f"{type(self).__name__}: a policy family must replay requests")

@@ -1,0 +1,53 @@
+"""The family of bounds: what no policy can fall below or exceed."""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+import numpy as np
+
+from marconi_sim.core.audit import COMPLAINTS, audit_request
+from marconi_sim.core.bounds import replay_bound
+from marconi_sim.core.outcome import new_outcome
+from marconi_sim.core.requests import Index, Requests
+from marconi_sim.core.seen import SEEN
+from marconi_sim.core.shape import Shape
+from marconi_sim.policy.base import CheckError, Policy, Replayed
+
+
+class BoundPolicy(Policy):
+    """Base of the bounds.
+
+    Class attributes:
+        reuses_everything: every token seen before is reused (true), or none is (false).
+    """
+
+    reuses_everything: ClassVar[bool] = False
+
+    @classmethod
+    def rules(cls) -> dict[str, str]:
+        return {
+            "family": "bound: no cache is simulated",
+            "reuses": "every token seen before" if cls.reuses_everything else "nothing",
+            "capacity": "has no influence",
+        }
+
+    def replay(
+        self, index: Index, requests: Requests, shape: Shape, capacity: int, *, check: bool = False
+    ) -> Replayed:
+        total = requests.input_node.size
+        outcome = new_outcome(total)
+        flags = np.zeros(index.parent.size, np.uint8)
+        flags[0] = SEEN
+        replay_bound(index, flags, self.reuses_everything, requests, 0, 0, outcome)  # compiles
+        started = time.perf_counter()
+        replay_bound(index, flags, self.reuses_everything, requests, 0, total, outcome)
+        for i in range(total if check else 0):
+            length = int(index.depth[requests.input_node[i]])
+            code = audit_request(
+                length, int(outcome.matched[i]), int(outcome.reused[i]), outcome.missed[i]
+            )
+            if code:
+                raise CheckError(self.name, i, COMPLAINTS[code])
+        return Replayed(outcome, {}, time.perf_counter() - started)

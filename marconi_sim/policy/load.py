@@ -1,0 +1,69 @@
+"""From a policy's name or file to its class."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+from marconi_sim import catalogue
+from marconi_sim.errors import UserError
+from marconi_sim.files import readable_file
+from marconi_sim.policy.base import Policy
+
+
+def policy_sha256(path: Path) -> str:
+    """Return the hash of a policy's file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _run_file(path: Path) -> ModuleType:
+    """Import a policy file. Its module name holds the file's hash: two files of one name do not meet."""
+    name = f"marconi_policy_{path.stem}_{policy_sha256(path)[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{path}: not a Python file (policy); its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # before it runs: numba's cache looks its functions up under this name
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        line = getattr(error, "lineno", None)
+        trace = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == str(path):
+                line = trace.tb_lineno
+            trace = trace.tb_next
+        place = f"{path}:{line}" if line else str(path)
+        raise UserError(f"{place}: the policy cannot be loaded ({type(error).__name__}: {error})") from error
+    return module
+
+
+def load_policy(name_or_path: str | Path, search: Iterable[str | Path] = ()) -> type[Policy]:
+    """Return the policy class of a catalogue name or of a file, which is run as Python code.
+
+    Raises:
+        UsageError: an unknown name.
+        UserError: the file does not run, or does not define exactly one policy.
+    """
+    path = readable_file(catalogue.find("policies", name_or_path, search), "policy")
+    module = _run_file(path)
+    found = [
+        member
+        for member in vars(module).values()
+        if isinstance(member, type) and issubclass(member, Policy) and member.__module__ == module.__name__
+    ]
+    if len(found) != 1:
+        raise UserError(
+            f"{path}: defines {len(found)} policies, expected exactly one class derived from RadixPolicy,"
+            " BlockPolicy or BoundPolicy"
+        )
+    found[0].name = path.stem
+    found[0].path = path
+    return found[0]

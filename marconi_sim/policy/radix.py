@@ -1,0 +1,257 @@
+"""The family of radix-tree policies (DESIGN section 5): `sglang+`, `marconi` and relatives."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numba.core.errors import NumbaError
+
+from marconi_sim.core.audit import COMPLAINTS, audit_radix, audit_request
+from marconi_sim.core.evict import Entry, Hooks
+from marconi_sim.core.jit import kernel
+from marconi_sim.core.outcome import EVICTIONS, Outcome, new_outcome
+from marconi_sim.core.params import make_params
+from marconi_sim.core.radix import NOT_A_NUMBER, RadixCache, Rules, new_radix_cache
+from marconi_sim.core.replay_radix import UNLIMITED, replay_radix, replay_unlimited
+from marconi_sim.core.requests import Index, Requests
+from marconi_sim.core.shape import Shape
+from marconi_sim.errors import UserError
+from marconi_sim.policy.base import CheckError, Policy, Replayed
+from marconi_sim.policy.parameter import Parameter
+
+BOOTSTRAP = "bootstrap"
+
+
+@kernel
+def no_value(entry: Entry, params: Any) -> float:
+    """Value every entry alike."""
+    return 0.0
+
+
+@kernel
+def recency_only(recency: float, value: float, params: Any) -> float:
+    """Evict the least recently touched entry."""
+    return recency
+
+
+def _copy(arrays: Any) -> Any:
+    """Return a deep copy of a (nested) named tuple of arrays."""
+    if isinstance(arrays, np.ndarray):
+        return arrays.copy()
+    return type(arrays)(*(_copy(array) for array in arrays))
+
+
+@dataclass
+class _Run:
+    """A cache in the middle of a replay."""
+
+    policy: RadixPolicy
+    index: Index
+    requests: Requests
+    shape: Shape
+    capacity: int
+    check: bool
+    cache: RadixCache
+    outcome: Outcome
+
+    def advance(self, first: int, last: int, values: dict[str, float], until_eviction: bool = False) -> int:
+        """Replay the requests [first, last) with these parameters; return the number of the next request."""
+        if self.check:
+            return self._advance_checked(first, last, values, until_eviction)
+        return self._advance(first, last, values, until_eviction, False)
+
+    def _advance(
+        self, first: int, last: int, values: dict[str, float], until_eviction: bool, verify: bool
+    ) -> int:
+        rules = self.policy.kernel_rules()
+        if self.capacity == UNLIMITED:
+            replay_unlimited(
+                self.index, self.cache, self.shape, rules, self.requests, first, last, self.outcome
+            )
+            return last
+        try:
+            done, agreed = replay_radix(
+                self.index, self.cache, self.shape, rules, self.capacity, self.requests, first, last,
+                until_eviction, verify, self.outcome, make_params(values),
+                Hooks(self.policy.value, self.policy.score),
+            )  # fmt: skip
+        except NumbaError as error:
+            reason = next((line for line in str(error).splitlines() if line.strip()), "unknown reason")
+            raise UserError(
+                f"policy '{self.policy.name}': its value() or score() cannot be compiled ({reason.strip()});"
+                " numba compiles both in nopython mode, and they allocate nothing"
+            ) from error
+        if self.cache.clock[NOT_A_NUMBER]:
+            raise UserError(
+                f"policy '{self.policy.name}': its value() or score() returned a number that is not finite,"
+                f" between requests {first} and {done} in processing order; mend the policy"
+            )
+        if not agreed:
+            raise CheckError(
+                self.policy.name,
+                first,
+                "the victim found is not the entry with the lowest score"
+                " (does score() fall when recency or value rises?)",
+            )
+        return done
+
+    def _advance_checked(
+        self, first: int, last: int, values: dict[str, float], until_eviction: bool
+    ) -> int:
+        rules = self.policy.kernel_rules()
+        for i in range(first, last):
+            evicted = self.cache.totals[EVICTIONS]
+            self._advance(i, i + 1, values, False, True)
+            length = int(self.index.depth[self.requests.input_node[i]])
+            matched, reused = int(self.outcome.matched[i]), int(self.outcome.reused[i])
+            code = audit_request(length, matched, reused, self.outcome.missed[i]) or audit_radix(
+                self.index, self.cache, self.shape, rules, self.capacity
+            )
+            if code:
+                raise CheckError(self.policy.name, i, COMPLAINTS[code])
+            if until_eviction and self.cache.totals[EVICTIONS] > evicted:
+                return i + 1
+        return last
+
+    def fork(self) -> _Run:
+        """Return an independent copy."""
+        cache = _copy(self.cache)
+        outcome = _copy(self.outcome)._replace(totals=cache.totals)
+        return _Run(
+            self.policy, self.index, self.requests, self.shape, self.capacity, self.check, cache, outcome
+        )
+
+
+class RadixPolicy(Policy):
+    """Base of the radix-tree policies. A policy overrides what it needs; the defaults are `marconi` without its score.
+
+    Class attributes:
+        admits: where a state is checkpointed, among `branch_point`, `input_end` and `sequence_end`.
+        evicts: `leaves`, or `at_most_one_child`: a node in the middle of a path may go too and leaves its KV to its child.
+        touches: `reused_node` or `path`: whose time a look-up and an insertion refresh.
+        normalised: whether recency and value reach `score` min-max normalised over the entries that may be evicted.
+        unlimited: whether the policy ignores the capacity.
+        bootstrap_grid: parameter -> the values that are tried where the user says `bootstrap`. Such a policy has a
+            parameter `multiplier` too.
+
+    A policy's arithmetic is two jitted functions, `value` and `score`; see `marconi_sim.core.evict.Hooks`.
+    """
+
+    admits: ClassVar[tuple[str, ...]] = ("branch_point", "sequence_end")
+    evicts: ClassVar[str] = "at_most_one_child"
+    touches: ClassVar[str] = "reused_node"
+    normalised: ClassVar[bool] = True
+    unlimited: ClassVar[bool] = False
+    bootstrap_grid: ClassVar[Mapping[str, tuple[float, ...]]] = {}
+
+    clock = Parameter(
+        "logical",
+        "what times a touch: a counter of look-ups and insertions, or the arrival in seconds",
+        words=("logical", "seconds"), numeric=False,
+    )  # fmt: skip
+
+    value: Callable[..., float] = staticmethod(no_value)
+    score: Callable[..., float] = staticmethod(recency_only)
+
+    def __init_subclass__(cls) -> None:
+        places = {"branch_point", "input_end", "sequence_end"}
+        if not set(cls.admits) <= places:
+            raise TypeError(f"{cls.__name__}.admits: {cls.admits}, allowed: {sorted(places)}")
+        for attribute, allowed in (
+            ("evicts", ("leaves", "at_most_one_child")),
+            ("touches", ("reused_node", "path")),
+        ):
+            if getattr(cls, attribute) not in allowed:
+                raise TypeError(f"{cls.__name__}.{attribute}: {getattr(cls, attribute)!r}, allowed: {allowed}")
+
+    @classmethod
+    def rules(cls) -> dict[str, str]:
+        return {
+            "family": "radix tree: KV on edges, at most one recurrent state per node",
+            "checkpoints a state at": ", ".join(cls.admits).replace("_", " "),
+            "may evict": "nodes with at most one child" if cls.evicts != "leaves" else "leaves",
+            "a touch refreshes": "the node reused" if cls.touches != "path" else "every node on the path",
+            "capacity": "unlimited" if cls.unlimited else "as given",
+        }
+
+    def kernel_rules(self) -> Rules:
+        """Return the declarations as the kernels take them."""
+        return Rules(
+            branch_point="branch_point" in self.admits,
+            input_end="input_end" in self.admits,
+            sequence_end="sequence_end" in self.admits,
+            max_children=int(self.evicts == "at_most_one_child"),
+            touch_path=self.touches == "path",
+            normalised=self.normalised,
+        )
+
+    def _start(
+        self, index: Index, requests: Requests, shape: Shape, capacity: int, check: bool
+    ) -> _Run:
+        nodes = index.parent.size
+        tokens = int(index.depth.sum(dtype=np.int64) - index.depth[index.parent[1:]].sum(dtype=np.int64))
+        if self.unlimited or shape.kv_bytes * tokens + shape.state_bytes * nodes <= capacity:
+            capacity, entries = UNLIMITED, 0
+        elif "sequence_end" in self.admits and shape.state_bytes > 0:
+            # Every leaf holds a state, and a node without one holds two branches together; while a sequence goes in
+            # there are up to three states too many.
+            entries = min(nodes, 2 * (capacity // shape.state_bytes + 4))
+        else:
+            entries = nodes
+        if self.params["clock"] == "logical":
+            requests = requests._replace(time=np.empty(0))
+        outcome = new_outcome(requests.input_node.size)
+        cache = new_radix_cache(nodes, entries, outcome.totals)
+        return _Run(self, index, requests, shape, capacity, check, cache, outcome)
+
+    def replay(
+        self, index: Index, requests: Requests, shape: Shape, capacity: int, *, check: bool = False
+    ) -> Replayed:
+        run = self._start(index, requests, shape, capacity, check)
+        total = requests.input_node.size
+        values = {k: v for k, v in self.params.items() if not isinstance(v, str)}
+        tuned = [k for k, v in self.params.items() if v == BOOTSTRAP]
+        values |= {k: self.bootstrap_grid[k][0] for k in tuned}
+        run.advance(0, 0, values)  # compiles
+        started = time.perf_counter()
+        findings: dict[str, Any] = {}
+        done = 0
+        for parameter in tuned:
+            done, findings = self._bootstrap(run, parameter, values)
+        run.advance(done, total, values)
+        return Replayed(run.outcome, findings, time.perf_counter() - started)
+
+    def _bootstrap(
+        self, run: _Run, parameter: str, values: dict[str, float]
+    ) -> tuple[int, dict[str, Any]]:
+        """Choose a parameter by replaying the start of the trace (DESIGN section 5, Alpha; paper section 4.3).
+
+        The first value of the grid holds until `multiplier` times as many requests have been seen as at the first
+        eviction. Then the requests since that eviction are replayed from the cache as it was for every value of the
+        grid, and the one with the most reused tokens is adopted; ties go to the first.
+
+        Sets `values[parameter]`; returns (number of the next request, findings).
+        """
+        grid = self.bootstrap_grid[parameter]
+        total = run.requests.input_node.size
+        first_eviction = run.advance(0, total, values, until_eviction=True)
+        window_end = int(self.params["multiplier"]) * first_eviction
+        if not run.cache.totals[EVICTIONS] or window_end > total:
+            reached = first_eviction if run.cache.totals[EVICTIONS] else None
+            return first_eviction, {f"tuned_{parameter}": None, "first_eviction_request": reached}
+        snapshot = run.fork()
+        run.advance(first_eviction, window_end, values)
+        reused = []
+        for candidate in grid:
+            trial = snapshot.fork()
+            trial.advance(first_eviction, window_end, values | {parameter: candidate})
+            reused.append(int(trial.outcome.reused[first_eviction:window_end].sum(dtype=np.int64)))
+        values[parameter] = grid[int(np.argmax(reused))]
+        return window_end, {
+            f"tuned_{parameter}": values[parameter],
+            "first_eviction_request": first_eviction,
+        }

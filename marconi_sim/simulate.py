@@ -1,0 +1,180 @@
+"""`simulate`: a trace x a model x a capacity x a policy -> what was reused, and why the rest was not."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from marconi_sim import __version__
+from marconi_sim.core.outcome import (
+    BYPASSED,
+    CAUSES,
+    EVICTIONS,
+    KV_TOKENS,
+    PEAK_BYTES,
+    STATES,
+)
+from marconi_sim.core.requests import Index, Requests
+from marconi_sim.errors import UsageError
+from marconi_sim.model import Model, load_model
+from marconi_sim.notices import warn
+from marconi_sim.policy.base import Policy
+from marconi_sim.policy.load import load_policy
+from marconi_sim.result import Result, missed_columns
+from marconi_sim.trace.load import Workload, load_trace
+from marconi_sim.units import format_bytes, parse_bytes
+
+DEFAULT_MODEL = "hybrid-7b"
+DEFAULT_CAPACITY = "60GB"  # for a trace without a recipe: the paper's smallest SWE-bench cache in figure 11
+
+
+def _capacity_bytes(capacity: str | int | None, workload: Workload) -> int:
+    if capacity is None:
+        return workload.recipe.capacity if workload.recipe else parse_bytes(DEFAULT_CAPACITY)
+    if isinstance(capacity, str):
+        return parse_bytes(capacity)
+    if isinstance(capacity, bool) or int(capacity) != capacity:
+        raise UsageError(f"capacity {capacity!r}: expected a whole number of bytes or text like '60GB'")
+    return parse_bytes(str(int(capacity)))
+
+
+def _policy(
+    policy: str | Path | type[Policy] | Policy,
+    params: Mapping[str, Any],
+    workload: Workload,
+    search: Iterable[str | Path],
+) -> Policy:
+    """Return an instance: the user's parameters win over those that the trace's recipe names for the policy."""
+    if isinstance(policy, Policy):
+        if params:
+            raise UsageError("params: the policy is an instance already; give its class or name instead")
+        return policy
+    cls = policy if isinstance(policy, type) else load_policy(policy, search)
+    defaults = workload.recipe.policy_defaults.get(cls.name, {}) if workload.recipe else {}
+    return cls(**{**defaults, **params})
+
+
+def _warn_if_nothing_fits(workload: Workload, model: Model, policy: Policy, capacity: int) -> None:
+    rows = workload.order
+    tokens = workload.trace.depth[workload.trace.end_node[rows]]
+    needed = model.kv_bytes * tokens.astype(np.int64) + model.state_bytes
+    too_large = int((needed > capacity).sum())
+    if too_large == rows.size and policy.params.get("block_size") is None:
+        warn(
+            f"capacity {format_bytes(capacity)} is below one sequence: nothing can be cached;"
+            f" the shortest of {rows.size} needs {format_bytes(int(needed.min()))},"
+            f" the longest {format_bytes(int(needed.max()))}"
+        )
+
+
+def simulate(
+    trace: str | Path | Workload,
+    *,
+    policy: str | Path | type[Policy] | Policy = "marconi",
+    capacity: str | int | None = None,
+    model: str | Path | Model = DEFAULT_MODEL,
+    params: Mapping[str, Any] | None = None,
+    check: bool = False,
+    search: Iterable[str | Path] = (),
+) -> Result:
+    """Replay a trace against a cache.
+
+    Args:
+        trace: a workload from `load_trace`, or what `load_trace` takes.
+        policy: a name in the catalogue, the path of a policy file, a class, or an instance.
+        capacity: bytes, as a number or as text with a unit; default: what the trace's recipe says.
+        model: a shipped model's name, the path of a model file, or a `Model`.
+        params: the policy's parameters.
+        check: check every invariant after every request; slower.
+        search: the user's catalogue folders.
+
+    Raises:
+        UsageError: an unknown name, or a parameter or capacity that is not allowed.
+        UserError: a file that cannot be used.
+    """
+    search = tuple(search)
+    workload = trace if isinstance(trace, Workload) else load_trace(trace, search=search)
+    shape_of = model if isinstance(model, Model) else load_model(model)
+    chosen = _policy(policy, params or {}, workload, search)
+    capacity_bytes = _capacity_bytes(capacity, workload)
+    _warn_if_nothing_fits(workload, shape_of, chosen, capacity_bytes)
+
+    compiled = workload.trace
+    rows = workload.order
+    index = Index(compiled.parent, compiled.depth)
+    requests = Requests(compiled.input_node[rows], compiled.end_node[rows], workload.arrival)
+    shape = shape_of.shape
+    outcome, findings, seconds = chosen.replay(index, requests, shape, capacity_bytes, check=check)
+
+    input_tokens = compiled.depth[requests.input_node]
+    total_flops = _flops(shape, input_tokens)
+    saved_flops = _flops(shape, outcome.reused)
+    names = _session_column(workload)
+    columns = {
+        "request": np.arange(rows.size, dtype=np.int64),
+        "session": names[compiled.session[rows]],
+        "turn": compiled.turn[rows],
+        "arrival": workload.arrival,
+        "input_tokens": input_tokens,
+        "output_tokens": compiled.depth[requests.end_node] - input_tokens,
+        "matched_tokens": outcome.matched,
+        "reused_tokens": outcome.reused,
+        "flops_total": total_flops,
+        "flops_saved": saved_flops,
+        **missed_columns(outcome.missed),
+    }
+    all_input = int(input_tokens.sum(dtype=np.int64))
+    all_reused = int(outcome.reused.sum(dtype=np.int64))
+    missed = outcome.missed.sum(axis=0, dtype=np.int64)
+    summary = {
+        "trace": workload.name,
+        "policy": chosen.name,
+        "params": {**chosen.params, **findings},
+        "model": shape_of.name,
+        "accounting": shape_of.accounting,
+        "capacity_bytes": capacity_bytes,
+        "requests": int(rows.size),
+        "sessions": workload.sessions,
+        "input_tokens": all_input,
+        "reused_tokens": all_reused,
+        "token_hit_rate": all_reused / all_input,
+        "request_hit_rate": float((outcome.reused > 0).mean()),
+        "flops_total": float(total_flops.sum()),
+        "flops_saved": float(saved_flops.sum()),
+        "peak_bytes": int(outcome.totals[PEAK_BYTES]),
+        "evictions": int(outcome.totals[EVICTIONS]),
+        "bypassed": int(outcome.totals[BYPASSED]),
+        "states": int(outcome.totals[STATES]),
+        "kv_tokens": int(outcome.totals[KV_TOKENS]),
+        "missed": {cause: int(missed[i]) for i, cause in enumerate(CAUSES)},
+        "seconds": seconds,
+        "synthetic": workload.recipe.synthetic if workload.recipe else bool(compiled.provenance.get("synthetic")),
+        "sessions_per_second": workload.arrivals.sessions_per_second,
+        "response_time": workload.arrivals.response_time,
+        "seed": workload.arrivals.seed,
+        "trace_sha256": compiled.sha256,
+        "policy_sha256": _sha256(chosen.path),
+        "version": __version__,
+    }
+    return Result(summary, columns)
+
+
+def _flops(shape: Any, tokens: np.ndarray[Any, np.dtype[np.int32]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    length = tokens.astype(np.float64)
+    return length * (shape.flops_linear + shape.flops_quadratic * length)
+
+
+def _sha256(path: Path | None) -> str | None:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path else None
+
+
+def _session_column(workload: Workload) -> np.ndarray[Any, Any]:
+    """Return the sessions' names, as numbers if all of them are."""
+    names = workload.trace.session_names
+    if all(name.isascii() and name.isdigit() and len(name) < 19 for name in names):
+        return np.array([int(name) for name in names], np.int64)
+    return np.array(names, object)
