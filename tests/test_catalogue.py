@@ -96,7 +96,7 @@ def test_an_existing_file_with_an_ending_is_a_path(
 
 
 def test_an_unknown_name_suggests_a_close_one() -> None:
-    with pytest.raises(UsageError, match="trace 'swebnch': .*did you mean 'swebench'"):
+    with pytest.raises(UsageError, match=r"trace 'swebnch': .*did you mean 'swebench'"):
         catalogue.find("traces", "swebnch")
 
 
