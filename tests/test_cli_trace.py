@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from marconi_sim import catalogue
-from marconi_sim.cli.trace import trace
+from marconi_sim.cli.trace import trace_command
 from marconi_sim.errors import UsageError, UserError
 from marconi_sim.trace.compiled import load
 
@@ -27,7 +27,7 @@ RECORDS = [
 
 
 def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(trace, [str(a) for a in arguments], catch_exceptions=False)
+    return CliRunner().invoke(trace_command, [str(a) for a in arguments], catch_exceptions=False)
 
 
 @pytest.fixture
@@ -80,11 +80,10 @@ def test_import_passes_every_option(tmp_path: Path) -> None:
     path.write_text(
         "".join(json.dumps({"session_id": k, "messages": turns}) + "\n" for k in range(3))
     )
-    result = run(
-        "import", path, "--format", "messages", "-o", tmp_path / "t.parquet", "--tokenizer", "bytes",
-        "--keep-observations", "1", "--max-tokens", "999", "--max-turns", "2", "--min-rounds", "3",
-        "--first-sessions", "2",
-    )  # fmt: skip
+    given = {"tokenizer": "bytes", "keep-observations": 1, "max-tokens": 999, "max-turns": 2}
+    given |= {"min-rounds": 3, "first-sessions": 2, "format": "messages"}
+    options = [text for name, value in given.items() for text in (f"--{name}", str(value))]
+    result = run("import", path, "-o", tmp_path / "t.parquet", *options)
     assert result.exit_code == 0
     made = load(tmp_path / "t.parquet")
     assert (made.requests, len(made.session_names)) == (4, 2)
@@ -159,7 +158,7 @@ def test_import_from_the_hub_records_the_name(
 
 
 def test_build_makes_the_shipped_trace_again(tmp_path: Path) -> None:
-    parameters = catalogue.shipped() / "traces" / "data" / "lmsys-synthetic.toml"
+    parameters = catalogue.shipped() / "traces" / "synthetic" / "lmsys-parameters.toml"
     result = run("build", "lmsys", "--source", parameters, "-o", tmp_path / "t.parquet")
     assert "the same as the trace that was at" in result.stderr
     shipped = catalogue.shipped() / "traces" / "data" / "lmsys.parquet"

@@ -25,7 +25,7 @@ from marconi_sim.trace.readers.synthetic_chat import load_parameters
 from marconi_sim.trace.recipe import load_recipe
 from marconi_sim.trace.synthetic import chats
 
-PARAMETERS = catalogue.shipped() / "traces" / "data" / "lmsys-synthetic.toml"
+PARAMETERS = catalogue.shipped() / "traces" / "synthetic" / "lmsys-parameters.toml"
 
 
 def row(name: str, rounds: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from marconi_sim.cli.options import catalogue_option, json_option
 from marconi_sim.errors import UsageError
 from marconi_sim.notices import notice
 
@@ -22,8 +23,8 @@ TARGETS = ("requests", "mooncake", "artifact")
 _DEFAULT_SEED = 0
 
 
-@click.group()
-def trace() -> None:
+@click.group("trace")
+def trace_command() -> None:
     """Import, build, describe, check and export traces."""
 
 
@@ -81,13 +82,14 @@ def _report(made: Trace, path: Path) -> None:
         f" {made.parent.size:,} nodes, {format_bytes(path.stat().st_size)}",
         err=True,
     )
-    apart = {"source_file", "source_sha256", "format", "options", "title", "caveats"}
+    apart = {"source_file", "source_sha256", "format", "options", "title", "caveats", "source"}
+    apart |= {"licence", "synthetic", "parameters"}
     for name, value in made.provenance.items():
         if name not in apart:
             click.echo(f"  {name.replace('_', ' ')}: {value}", err=True)
 
 
-@trace.command("import")
+@trace_command.command("import")
 @click.argument("source", metavar="SOURCE")
 @click.option("--format", "format_name", metavar="FORMAT", help="Guessed from SOURCE if left out.")
 @click.option("-o", "--out", required=True, type=Path, metavar="FILE.parquet")
@@ -114,7 +116,7 @@ def _check_compiled_name(out: Path) -> None:
         raise UsageError(f"{out}: a compiled trace is a Parquet file; give a name with .parquet")
 
 
-@trace.command("build")
+@trace_command.command("build")
 @click.argument("name")
 @click.option(
     "--source", required=True, type=Path, metavar="FILE", help="The source that the recipe names."
@@ -123,7 +125,10 @@ def _check_compiled_name(out: Path) -> None:
 @click.option(
     "-o", "--out", type=Path, metavar="FILE.parquet", help="By default where the recipe says."
 )
-def build_command(name: str, source: Path, tokenizer: str | None, out: Path | None) -> None:
+@catalogue_option
+def build_command(
+    name: str, source: Path, tokenizer: str | None, out: Path | None, search: tuple[str, ...]
+) -> None:
     """Make the trace of the recipe NAME again from its source."""
     from marconi_sim import catalogue
     from marconi_sim.files import check_writable
@@ -131,7 +136,7 @@ def build_command(name: str, source: Path, tokenizer: str | None, out: Path | No
     from marconi_sim.trace.importing import build_trace
     from marconi_sim.trace.recipe import load_recipe
 
-    path = catalogue.find("traces", name)
+    path = catalogue.find("traces", name, search)
     if path.suffix != ".toml":
         raise UsageError(f"{path}: not a recipe; 'marconi-sim trace import' reads other files")
     recipe = load_recipe(path)
@@ -147,13 +152,14 @@ def build_command(name: str, source: Path, tokenizer: str | None, out: Path | No
         click.echo(f"  {same} the trace that was at {recipe.data}", err=True)
 
 
-@trace.command("info")
+@trace_command.command("info")
 @click.argument("name")
 @click.option(
     "--plot", type=Path, metavar="FILE", help="Draw the lengths into a .png, .pdf or .svg file."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
-def info_command(name: str, plot: Path | None, as_json: bool) -> None:
+@catalogue_option
+@json_option
+def info_command(name: str, plot: Path | None, search: tuple[str, ...], as_json: bool) -> None:
     """Describe the trace NAME: a name in the catalogue, or a file."""
     from marconi_sim.trace.describe import describe, print_description
     from marconi_sim.trace.load import load_trace
@@ -161,7 +167,7 @@ def info_command(name: str, plot: Path | None, as_json: bool) -> None:
 
     if plot is not None:
         check_plot_path(plot)
-    workload = load_trace(name)
+    workload = load_trace(name, search=search)
     description = describe(workload)
     if plot is not None:
         plot_lengths(workload, description, plot)
@@ -176,14 +182,15 @@ def info_command(name: str, plot: Path | None, as_json: bool) -> None:
         print_description(description, Console(file=sys.stdout))
 
 
-@trace.command("check")
+@trace_command.command("check")
 @click.argument("name")
-def check_command(name: str) -> None:
+@catalogue_option
+def check_command(name: str, search: tuple[str, ...]) -> None:
     """Check everything that a simulation relies on in the trace NAME, a name or a file."""
     from marconi_sim.errors import UserError
     from marconi_sim.trace.load import load_trace
 
-    workload = load_trace(name)
+    workload = load_trace(name, search=search)
     if workload.recipe is not None:
         stated, made = workload.recipe.synthetic, workload.trace.provenance.get("synthetic", False)
         if stated != made:
@@ -197,7 +204,7 @@ def check_command(name: str) -> None:
     )
 
 
-@trace.command("export")
+@trace_command.command("export")
 @click.argument("name")
 @click.option(
     "--to",
@@ -211,6 +218,7 @@ def check_command(name: str) -> None:
 @click.option("--sessions", type=int, metavar="N", help="Only the first N sessions.")
 @click.option("--block-size", type=int, metavar="N", help="mooncake: tokens per block [512].")
 @click.option("--seed", type=int, metavar="N", help="artifact: seed of the invented ids [0].")
+@catalogue_option
 def export_command(
     name: str,
     target: str,
@@ -218,6 +226,7 @@ def export_command(
     sessions: int | None,
     block_size: int | None,
     seed: int | None,
+    search: tuple[str, ...],
 ) -> None:
     """Write the trace NAME, a name or a file, for other tools."""
     from marconi_sim.errors import did_you_mean
@@ -233,7 +242,7 @@ def export_command(
     ):
         if value is not None and target != meant:
             raise UsageError(f"{option} {value}: means nothing with --to {target}, only {meant}")
-    workload = load_trace(name, sessions=sessions)
+    workload = load_trace(name, sessions=sessions, search=search)
     if target == "requests":
         export.export_requests(workload, out)
     elif target == "mooncake":

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from marconi_sim.core.index import ROOT
 from marconi_sim.core.reuse import reuse
+from marconi_sim.core.seen import SEEN
 from marconi_sim.trace.load import Workload
 from marconi_sim.units import format_bytes
 
@@ -106,8 +108,10 @@ def infinite_reuse(workload: Workload) -> tuple[NDArray[np.int64], int]:
     """
     trace = workload.trace
     seen = np.empty(workload.requests, np.int64)
+    flags = np.zeros(trace.parent.size, np.uint8)
+    flags[ROOT] = SEEN
     nodes = (trace.parent, trace.depth, trace.input_node, trace.end_node)
-    return seen, reuse(*nodes, workload.order, seen)
+    return seen, reuse(*nodes, workload.order, flags, seen)
 
 
 def describe(workload: Workload) -> Description:
@@ -232,7 +236,7 @@ def _distributions(description: Description) -> Table:
 def print_description(description: Description, console: Console) -> None:
     """Print the facts as tables."""
     notes = {name: str(value) for name, value in description.notes.items() if value not in ({}, "")}
-    parts = [
+    parts: list[RenderableType] = [
         Text(heading(description), style="bold"),
         *(Text(f"caveat: {caveat}") for caveat in description.caveats),
         Text(),

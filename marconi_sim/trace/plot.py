@@ -15,8 +15,8 @@ from marconi_sim.trace.load import Workload
 
 ENDINGS = (".png", ".pdf", ".svg")
 # Okabe and Ito's palette: told apart by people with any common colour blindness, and in grey.
-_INPUT = {"color": "#0072B2", "linestyle": "-"}
-_OUTPUT = {"color": "#D55E00", "linestyle": "--"}
+_INPUT = ("#0072B2", "-")
+_OUTPUT = ("#D55E00", "--")
 _FOOT = 110  # characters a line
 
 
@@ -54,7 +54,7 @@ def plot_lengths(workload: Workload, description: Description, path: Path) -> No
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    for name, lengths, style in (
+    for name, lengths, (color, line) in (
         ("input", trace.input_tokens[rows], _INPUT),
         ("output", trace.output_tokens[rows], _OUTPUT),
     ):
@@ -66,7 +66,8 @@ def plot_lengths(workload: Workload, description: Description, path: Path) -> No
             where="post",
             linewidth=2,
             label=f"{name}, median {int(median):,} tokens",
-            **style,
+            color=color,
+            linestyle=line,
         )
     axes.set_xscale("log")
     axes.set_ylim(0, 1.01)

@@ -89,15 +89,16 @@ def _call(record: dict[str, Any], place: str) -> Call:
     session = record.get("session_id")
     if session is not None and type(session) not in (int, str):
         raise UserError(f"{place}: session_id is {session!r}, expected text or a whole number")
-    usage = record.get("usage")
-    if usage is None and isinstance(record.get("response"), dict):
-        usage = record["response"].get("usage")
-    counted = isinstance(usage, dict) and "completion_tokens" in usage
+    response = record.get("response")
+    usage = record.get("usage") or (response.get("usage") if isinstance(response, dict) else None)
+    tokens = 0
+    if isinstance(usage, dict) and "completion_tokens" in usage:
+        tokens = whole_number(usage, "completion_tokens", place, 0)
     return Call(
         time=call_time(record, place),
         messages=[_message(m, f"{place}: messages[{i}]") for i, m in enumerate(messages)],
         answer=_answer(record, place),
-        answer_tokens=whole_number(usage, "completion_tokens", place, 0) if counted else 0,
+        answer_tokens=tokens,
         session=None if session is None else str(session),
     )
 
