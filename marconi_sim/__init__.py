@@ -1,11 +1,11 @@
 """marconi-sim: a simulator of prefix caching for hybrid (attention + recurrent) language models.
 
-    import marconi_sim as ms
+import marconi_sim as ms
 
-    trace = ms.load_trace("swebench", sessions=100)
-    result = ms.simulate(trace, policy="marconi", capacity="40GB", params={"alpha": 0.5})
-    result.summary["token_hit_rate"]
-    result.requests  # a pandas data frame, one row per request
+trace = ms.load_trace("swebench", sessions=100)
+result = ms.simulate(trace, policy="marconi", capacity="40GB", params={"alpha": 0.5})
+result.summary["token_hit_rate"]
+result.requests  # a pandas data frame, one row per request
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marconi_sim.core.index import NONE, ROOT
+from marconi_sim.core.index import ROOT
 from marconi_sim.core.jit import inner, kernel
 from marconi_sim.core.outcome import (
     COLD,

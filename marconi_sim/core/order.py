@@ -232,9 +232,7 @@ class Field(NamedTuple):
 
 @inner
 def _field(order: Order) -> Field:
-    return Field(
-        _end_time(order, 0), _end_time(order, 1), order.tree[1, LOW], order.tree[1, HIGH]
-    )
+    return Field(_end_time(order, 0), _end_time(order, 1), order.tree[1, LOW], order.tree[1, HIGH])
 
 
 @inner
@@ -332,7 +330,9 @@ def _bring_up_to_date(order: Order, slope: float) -> None:
         order.outdated[0] = 1
         count = 1
     i = 0
-    while i < count:  # parents before children; a range is as narrow as its halves, so nothing is overlooked
+    while (
+        i < count
+    ):  # parents before children; a range is as narrow as its halves, so nothing is overlooked
         t = order.outdated[i]
         for half in (2 * t, 2 * t + 1):
             if half < order.size[WIDTH] and _is_outdated(order, half, slope):

@@ -89,7 +89,9 @@ def format_named(name: str, options: ImportOptions) -> Format:
     chosen = known[name]
     for field in fields(options):
         if getattr(options, field.name) is not None and field.name not in chosen.options:
-            allowed = ", ".join("--" + o.replace("_", "-") for o in sorted(chosen.options)) or "none"
+            allowed = (
+                ", ".join("--" + o.replace("_", "-") for o in sorted(chosen.options)) or "none"
+            )
             raise UsageError(
                 f"--{field.name.replace('_', '-')}: means nothing to format '{name}'; its options: {allowed}"
             )

@@ -73,7 +73,11 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         try:
             record = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            raise UserError(f"{path}:{number}: not JSON ({error}); expected one object a line") from error
+            raise UserError(
+                f"{path}:{number}: not JSON ({error}); expected one object a line"
+            ) from error
         if not isinstance(record, dict):
-            raise UserError(f"{path}:{number}: {type(record).__name__}, expected one JSON object a line")
+            raise UserError(
+                f"{path}:{number}: {type(record).__name__}, expected one JSON object a line"
+            )
         yield number, record
