@@ -17,13 +17,13 @@ def _traces(search: tuple[str, ...]) -> list[dict[str, Any]]:
 
     rows = []
     for name, path in catalogue.entries("traces", search).items():
-        title, synthetic = "compiled trace without a recipe", False
+        title = "compiled trace without a recipe"
         if path.suffix == ".toml":
             recipe = load_recipe(path)
-            title, synthetic = recipe.title, recipe.synthetic
-        rows.append(
-            {"name": name, "what": ("SYNTHETIC: " if synthetic else "") + title, "file": str(path)}
-        )
+            title = recipe.title
+            if recipe.synthetic and "SYNTHETIC" not in title:
+                title = f"SYNTHETIC: {title}"
+        rows.append({"name": name, "what": title, "file": str(path)})
     return rows
 
 

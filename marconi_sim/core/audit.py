@@ -78,11 +78,9 @@ def audit_radix(index: Index, cache: RadixCache, shape: Shape, rules: Rules, cap
         flags = cache.flags[node]
         if children[node] != cache.children[node] or child_xor[node] != cache.child_xor[node]:
             return 6
-        if node != ROOT and flags & NODE and not flags & STATE and children[node] == 1:
+        stateless = node != ROOT and flags & (NODE | STATE) == NODE
+        if stateless and (children[node] == 1 or (children[node] == 0 and rules.sequence_end)):
             return 7
-        if node != ROOT and flags & NODE and not flags & STATE and children[node] == 0:
-            if rules.sequence_end:
-                return 7
         if flags & RESIDENT and not flags & NODE and children[node] != 1:
             return 8
         slot = cache.slot[node]
@@ -94,7 +92,8 @@ def audit_radix(index: Index, cache: RadixCache, shape: Shape, rules: Rules, cap
             competes = cache.order.tree[cache.order.size[WIDTH] + slot, TIME] != np.inf
             if not flags & CHANGED and competes != (children[node] <= rules.max_children):
                 return 9
-        elif cache.order.size[KEPT] and node != ROOT and flags & NODE:
-            if children[node] <= rules.max_children:
-                return 9
+            continue
+        candidate = node != ROOT and flags & NODE and children[node] <= rules.max_children
+        if candidate and cache.order.size[KEPT]:
+            return 9
     return 0

@@ -2,8 +2,8 @@
 
 Blocks are counted, not listed. An edge of the index owns the full blocks that end on it, at (parent depth, depth].
 A look-up touches leading blocks and an insertion touches all blocks of a sequence, so a block is never older than one
-behind it, and among equally old ones the deepest goes first. Therefore what is resident of a sequence is always a prefix
-of it, all resident blocks of an edge have the same time, and one number is an edge's state: how many are resident.
+behind it, and among equally old ones the deepest goes first. So what is resident of a sequence is always a prefix of
+it, all resident blocks of an edge have the same time, and one number is an edge's state: how many are resident.
 """
 
 from __future__ import annotations

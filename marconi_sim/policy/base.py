@@ -66,7 +66,7 @@ class Policy:
     @classmethod
     def parameters(cls) -> dict[str, Parameter]:
         """Return the parameters by name: those of the family first, then the policy's own."""
-        found = {}
+        found: dict[str, Parameter] = {}
         for owner in reversed(cls.__mro__):
             found |= {k: v for k, v in vars(owner).items() if isinstance(v, Parameter)}
         return found
