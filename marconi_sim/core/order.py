@@ -59,21 +59,37 @@ class Order(NamedTuple):
 
 
 def new_order(entries: int) -> Order:
-    """Return an empty order with room for `entries` entries; 0: the order is not kept."""
+    """Return an empty order with room for `entries` entries; 0: the order is not kept.
+
+    Memory is only reserved: pages are used as far as the tree has grown.
+    """
     slots = 2
     while slots < 4 * entries:
         slots *= 2
-    tree = np.empty((2 * slots, 6))
-    tree[:] = (np.inf, 0.0, -np.inf, np.inf, np.inf, -np.inf)
-    return Order(
-        node=np.full(slots, NONE, np.int32),
-        time=np.zeros(slots, np.float64),
-        tree=tree,
+    order = Order(
+        node=np.empty(slots, np.int32),
+        time=np.empty(slots, np.float64),
+        tree=np.empty((2 * slots, 6)),
         slope=np.zeros(1),
-        outdated=np.zeros(slots, np.int32),
+        outdated=np.empty(slots, np.int32),
         stack=np.zeros(_STACK, np.int64),
         size=np.array([0, 2, entries > 0], np.int64),
     )
+    order.node[:2] = NONE
+    order.tree[:4] = (np.inf, 0.0, -np.inf, np.inf, np.inf, -np.inf)
+    return order
+
+
+def copy_order(order: Order) -> Order:
+    """Return an independent copy; O(slots in use)."""
+    copy = Order(*(np.empty_like(array) for array in order))
+    width = order.size[WIDTH]
+    copy.node[:width] = order.node[:width]
+    copy.time[:width] = order.time[:width]
+    copy.tree[: 2 * width] = order.tree[: 2 * width]
+    copy.slope[:] = order.slope
+    copy.size[:] = order.size
+    return copy
 
 
 @inner

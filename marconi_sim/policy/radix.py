@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +15,13 @@ from marconi_sim.core.evict import Entry, Hooks
 from marconi_sim.core.jit import kernel
 from marconi_sim.core.outcome import EVICTIONS, Outcome, new_outcome
 from marconi_sim.core.params import make_params
-from marconi_sim.core.radix import NOT_A_NUMBER, RadixCache, Rules, new_radix_cache
+from marconi_sim.core.radix import (
+    NOT_A_NUMBER,
+    RadixCache,
+    Rules,
+    copy_radix_cache,
+    new_radix_cache,
+)
 from marconi_sim.core.replay_radix import UNLIMITED, replay_radix, replay_unlimited
 from marconi_sim.core.requests import Index, Requests
 from marconi_sim.core.shape import Shape
@@ -36,13 +42,6 @@ def no_value(entry: Entry, params: Any) -> float:
 def recency_only(recency: float, value: float, params: Any) -> float:
     """Evict the least recently touched entry."""
     return recency
-
-
-def _copy(arrays: Any) -> Any:
-    """Return a deep copy of a (nested) named tuple of arrays."""
-    if isinstance(arrays, np.ndarray):
-        return arrays.copy()
-    return type(arrays)(*(_copy(array) for array in arrays))
 
 
 @dataclass
@@ -122,19 +121,10 @@ class _Run:
         return last
 
     def fork(self) -> _Run:
-        """Return an independent copy."""
-        cache = _copy(self.cache)
-        outcome = _copy(self.outcome)._replace(totals=cache.totals)
-        return _Run(
-            self.policy,
-            self.index,
-            self.requests,
-            self.shape,
-            self.capacity,
-            self.check,
-            cache,
-            outcome,
-        )
+        """Return an independent run in the same state."""
+        cache = copy_radix_cache(self.cache)
+        outcome = new_outcome(self.requests.input_node.size)._replace(totals=cache.totals)
+        return replace(self, cache=cache, outcome=outcome)
 
 
 class RadixPolicy(Policy):
