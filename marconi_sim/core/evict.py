@@ -34,7 +34,8 @@ from marconi_sim.core.shape import Shape, prefill_flops
 class Hooks(NamedTuple):
     """A policy's own arithmetic, jitted.
 
-    value: (Entry, params) -> float. What an entry is worth; computed when it is touched or its edge changes.
+    value: (Entry, params) -> float. What an entry is worth; computed anew when it is touched and when its edge or
+        its children change.
     score: (recency, value, params) -> float. A weighted sum of both; the entry with the lowest score goes first.
     """
 

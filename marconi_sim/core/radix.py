@@ -155,15 +155,8 @@ def _mark_changed(cache: RadixCache, node: int) -> None:
     """List a cache node that has a place in the order for a new value."""
     if cache.slot[node] == NONE or cache.flags[node] & CHANGED:
         return
+    # An entry is listed once, and none goes while it is listed but those that `remove` drops: there is room.
     count = cache.changed_count[0]
-    if count == cache.changed.size:  # at most half of them still have a place
-        count = 0
-        for other in cache.changed:
-            if cache.slot[other] != NONE:
-                cache.changed[count] = other
-                count += 1
-            else:
-                cache.flags[other] &= ~CHANGED
     cache.changed[count] = node
     cache.changed_count[0] = count + 1
     cache.flags[node] |= CHANGED
