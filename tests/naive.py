@@ -64,7 +64,7 @@ class Shape(NamedTuple):
         return (
             self.attention * (8 * L * D**2 + 4 * L**2 * D)
             + self.mlp * 16 * L * D**2
-            + self.ssm * (12 * L * D**2 + 16 * L * D * N + 10 * L)
+            + self.ssm * (12 * L * D**2 + 16 * L * D * N + 10 * L * D)
         )
 
 
