@@ -86,11 +86,17 @@ def longest_shared(tokens: Tokens, sequences: Iterable[Tokens]) -> int:
 
 
 class LookUp(NamedTuple):
-    """Resident prefix, reusable prefix, and where inserting the input would split an edge."""
+    """Resident prefix, reusable prefix, and the positions of the input that may be checkpointed.
+
+    Attributes:
+        branch_point: where inserting the input would split an edge.
+        input_end: how long the input is.
+    """
 
     matched: int
     reused: int
     branch_point: int | None = None
+    input_end: int = 0
 
 
 class History:
@@ -167,7 +173,8 @@ class RadixCache:
         shape: the model.
         policy: `sglang+` or `marconi`; sets the other arguments, each of which can be replaced.
         alpha: weight of the value in marconi's score.
-        admits: which positions of a sequence get a state: `branch_point`, `sequence_end`.
+        admits: which positions of a sequence get a state: `branch_point`, `input_end`,
+            `sequence_end`.
         evicts: which nodes can be victims: `leaves` or those with `at_most_one_child`.
         touches: what is touched beside new states: the `reused_node` by a look-up, or the whole
             `path` by look-ups and insertions.
@@ -253,6 +260,7 @@ class RadixCache:
             matched=matched,
             reused=holders[-1].depth if holders else 0,
             branch_point=matched if matched > deepest else None,
+            input_end=len(tokens),
         )
 
     def insert(self, tokens: Tokens, found: LookUp, now: float | None = None) -> set[int] | None:
@@ -267,6 +275,8 @@ class RadixCache:
         checkpoints = set()
         if "branch_point" in self.admits and found.branch_point is not None:
             checkpoints.add(found.branch_point)
+        if "input_end" in self.admits:
+            checkpoints.add(found.input_end)
         if "sequence_end" in self.admits:
             checkpoints.add(len(tokens))
         checkpoints.discard(0)
