@@ -193,14 +193,19 @@ def insert_sequences(
 
 
 @kernel
-def preorder(parent: NDArray[np.int32], rank: NDArray[np.int32]) -> None:
+def preorder(
+    parent: NDArray[np.int32],
+    first_child: NDArray[np.int32],
+    next_sibling: NDArray[np.int32],
+    rank: NDArray[np.int32],
+) -> None:
     """Write each node's position in a depth-first walk, children in order of node number.
 
     Paths and subtrees become contiguous in memory, and parents come before their children.
+
+    first_child, next_sibling: int32 (nodes,), NONE everywhere; written.
     """
     nodes = parent.size
-    first_child = np.full(nodes, NONE, np.int32)
-    next_sibling = np.full(nodes, NONE, np.int32)
     for node in range(nodes - 1, 0, -1):
         next_sibling[node] = first_child[parent[node]]
         first_child[parent[node]] = node

@@ -140,7 +140,8 @@ class TraceBuilder:
         self._flush()
         nodes = int(self._tree.size[0])
         rank = np.empty(nodes, np.int32)
-        preorder(self._tree.parent[:nodes], rank)
+        links = (np.full(nodes, NONE, np.int32), np.full(nodes, NONE, np.int32))
+        preorder(self._tree.parent[:nodes], *links, rank)
         parent = np.empty(nodes, np.int32)
         depth = np.empty(nodes, np.int32)
         parent[rank] = np.where(
