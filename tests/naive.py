@@ -178,7 +178,8 @@ class RadixCache:
         evicts: which nodes can be victims: `leaves` or those with `at_most_one_child`.
         touches: what is touched beside new states: the `reused_node` by a look-up, or the whole
             `path` by look-ups and insertions.
-        value: entry -> number, computed when the node is touched and when its edge changes.
+        value: entry -> number, computed when the node is touched, when its edge changes and when it
+            gains or loses a child.
         score: (recency, value) -> number; the smallest is evicted first.
         normalised: whether recency and value are min-max normalised over the candidates; if not,
             the recency is the time.
@@ -285,6 +286,7 @@ class RadixCache:
         if matched < len(tokens):
             parent = self._node_at(tokens, matched, time)
             self._hang(Node(parent, tokens[matched:], time, self._insertions))
+            self._revalue(parent)
             self.kv_tokens += len(tokens) - matched
         for depth in checkpoints:
             node = self._node_at(tokens, depth, time)
@@ -299,8 +301,13 @@ class RadixCache:
             self._merge_if_idle(node)
 
         end = next((node for node in self._walk(tokens)[0] if node.depth == len(tokens)), None)
+        if end is not None:
+            end.time = time
         while self.bytes > self.capacity_bytes:
             self._evict(end)
+        if end is not None:
+            # As in GDSF, what comes in is valued after its victims have raised the floor.
+            self._revalue(end)
         return checkpoints
 
     def _touch(self, node: Node, time: float) -> None:
@@ -308,9 +315,8 @@ class RadixCache:
         self._revalue(node)
 
     def _revalue(self, node: Node) -> None:
-        if self._value is None:
+        if self._value is None or node.parent is None:
             return
-        assert node.parent is not None
         parent_depth = node.parent.depth
         node.value = self._value(
             Entry(
@@ -366,6 +372,7 @@ class RadixCache:
             del node.parent.children[node.edge[0]]
             self.kv_tokens -= len(node.edge)
             node = node.parent
+            self._revalue(node)
             self._merge_if_idle(node)
 
     def _evict(self, end: Node | None) -> None:
@@ -375,6 +382,7 @@ class RadixCache:
         ]
         if not candidates:
             assert end is not None
+            self._revalue(end)
             candidates = [end]
         times = [node.time for node in candidates]
         values = [node.value for node in candidates]
