@@ -1,11 +1,11 @@
 """marconi-sim: a simulator of prefix caching for hybrid (attention + recurrent) language models.
 
-    import marconi_sim as ms
+import marconi_sim as ms
 
-    trace = ms.load_trace("swebench", sessions=100)
-    result = ms.simulate(trace, policy="marconi", capacity="40GB", params={"alpha": 0.5})
-    result.summary["token_hit_rate"]
-    result.requests  # a pandas data frame, one row per request
+trace = ms.load_trace("swebench", sessions=100)
+result = ms.simulate(trace, policy="marconi", capacity="40GB", params={"alpha": 0.5})
+result.summary["token_hit_rate"]
+result.requests  # a pandas data frame, one row per request
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from marconi_sim.model import Model, load_model
     from marconi_sim.policy.load import load_policy
     from marconi_sim.result import Result
-    from marconi_sim.simulate import simulate
+    from marconi_sim.simulation import simulate
     from marconi_sim.trace.load import Workload, load_trace
 
 __version__ = "0.1.0"
@@ -33,7 +33,7 @@ _PUBLIC = {
     "load_model": "marconi_sim.model",
     "load_policy": "marconi_sim.policy.load",
     "load_trace": "marconi_sim.trace.load",
-    "simulate": "marconi_sim.simulate",
+    "simulate": "marconi_sim.simulation",
 }
 
 __all__ = [

@@ -49,7 +49,9 @@ def whole_file(path: Path) -> Iterator[Path]:
         UserError: the folder does not exist or cannot be written.
     """
     check_writable(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.resolve().parent)
+    handle, name = tempfile.mkstemp(
+        prefix=f".{path.name}.", suffix=".tmp", dir=path.resolve().parent
+    )
     os.close(handle)
     temporary = Path(name)
     try:

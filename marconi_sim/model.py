@@ -93,7 +93,9 @@ def models() -> dict[str, Path]:
 def _whole_number(values: dict[str, Any], key: str, low: int, path: Path) -> int:
     value = values[key]
     if type(value) is not int or not low <= value <= _LARGEST:
-        raise UserError(f"{path}: {key} = {value!r}, expected a whole number from {low} to {_LARGEST}")
+        raise UserError(
+            f"{path}: {key} = {value!r}, expected a whole number from {low} to {_LARGEST}"
+        )
     return value
 
 
@@ -136,4 +138,5 @@ def load_model(name_or_path: str | Path) -> Model:
     numbers |= {key: _whole_number(values, key, 1, path) for key in _DIMENSIONS}
     if numbers["attention_layers"] + numbers["ssm_layers"] == 0:
         raise UserError(f"{path}: no attention and no SSM layers, so there is nothing to cache")
-    return Model(name=path.stem, path=path, **{key: values[key] for key in _TEXTS}, **numbers)
+    title, source, accounting = (values[key] for key in _TEXTS)
+    return Model(path.stem, path, title, source, accounting, **numbers)

@@ -27,7 +27,9 @@ def progress(title: str, total: int | None, unit: str) -> Iterator[Callable[[int
     columns = [TextColumn("{task.description}"), BarColumn(), amount]
     if unit != "bytes":
         columns.append(TextColumn(unit))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+    with Progress(
+        *columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True
+    ) as bar:
         task = bar.add_task(title, total=total)
         yield lambda count: bar.advance(task, count)
 

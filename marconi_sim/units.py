@@ -28,9 +28,13 @@ def parse_bytes(text: str) -> int:
         raise UsageError(f"capacity '{text}': not understood; write {_ALLOWED}, e.g. 60GB")
     value = int(Decimal(match[1]) * unit)
     if value < 1:
-        raise UsageError(f"capacity '{text}': must be at least one byte; write {_ALLOWED}, e.g. 60GB")
+        raise UsageError(
+            f"capacity '{text}': must be at least one byte; write {_ALLOWED}, e.g. 60GB"
+        )
     if value >= 2**63:
-        raise UsageError(f"capacity '{text}': must be below 2^63 bytes; write {_ALLOWED}, e.g. 60GB")
+        raise UsageError(
+            f"capacity '{text}': must be below 2^63 bytes; write {_ALLOWED}, e.g. 60GB"
+        )
     return value
 
 

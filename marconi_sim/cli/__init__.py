@@ -15,7 +15,10 @@ from marconi_sim.errors import UserError
 _COMMANDS = {
     "run": ("marconi_sim.cli.run", "Replay a trace against a cache and print what was reused."),
     "trace": ("marconi_sim.cli.trace", "Import, build, describe, check and export traces."),
-    "list": ("marconi_sim.cli.catalogue", "List the traces, policies, models and formats there are."),
+    "list": (
+        "marconi_sim.cli.catalogue",
+        "List the traces, policies, models and formats there are.",
+    ),
     "show": ("marconi_sim.cli.catalogue", "Show what a policy, a model or a trace is."),
 }
 

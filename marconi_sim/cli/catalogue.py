@@ -17,11 +17,13 @@ def _traces(search: tuple[str, ...]) -> list[dict[str, Any]]:
 
     rows = []
     for name, path in catalogue.entries("traces", search).items():
-        title, synthetic = "compiled trace without a recipe", False
+        title = "compiled trace without a recipe"
         if path.suffix == ".toml":
             recipe = load_recipe(path)
-            title, synthetic = recipe.title, recipe.synthetic
-        rows.append({"name": name, "what": ("SYNTHETIC: " if synthetic else "") + title, "file": str(path)})
+            title = recipe.title
+            if recipe.synthetic and "SYNTHETIC" not in title:
+                title = f"SYNTHETIC: {title}"
+        rows.append({"name": name, "what": title, "file": str(path)})
     return rows
 
 
@@ -39,7 +41,8 @@ def _models(search: tuple[str, ...]) -> list[dict[str, Any]]:
     from marconi_sim.model import load_model, models
 
     return [
-        {"name": name, "what": load_model(name).title, "file": str(path)} for name, path in models().items()
+        {"name": name, "what": load_model(name).title, "file": str(path)}
+        for name, path in models().items()
     ]
 
 
@@ -70,7 +73,9 @@ def list_command(kind: str | None, search: tuple[str, ...], as_json: bool) -> No
 
     console = Console(highlight=False)
     for one, rows in found.items():
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), title=one, title_justify="left", title_style="bold")
+        table = Table(
+            box=box.SIMPLE_HEAD, padding=(0, 1), title=one, title_justify="left", title_style="bold"
+        )
         table.add_column("name", no_wrap=True)
         table.add_column("what")
         for row in rows:
@@ -115,7 +120,12 @@ def show_policy(name: str, search: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         import orjson
 
-        facts = {"name": policy.name, "file": str(policy.path), "rules": policy.rules(), "parameters": parameters}
+        facts = {
+            "name": policy.name,
+            "file": str(policy.path),
+            "rules": policy.rules(),
+            "parameters": parameters,
+        }
         click.echo(orjson.dumps(facts, option=orjson.OPT_INDENT_2))
         return
     click.echo(inspect.getdoc(policy))
@@ -126,7 +136,8 @@ def show_policy(name: str, search: tuple[str, ...], as_json: bool) -> None:
         _print_facts(
             "parameters",
             {
-                f"{key}={p['default']}": f"{p['help']}\n{p['allowed']}" + (f", in {p['unit']}" if p["unit"] else "")
+                f"{key}={p['default']}": f"{p['help']}\n{p['allowed']}"
+                + (f", in {p['unit']}" if p["unit"] else "")
                 for key, p in parameters.items()
             },
         )
@@ -171,7 +182,9 @@ def show_model(name: str, as_json: bool) -> None:
             "one recurrent state": f"{format_bytes(model.state_bytes)} ({model.state_bytes:,} bytes){tokens}",
             **{
                 f"prefill of {length:,} tokens": f"{sum(flops.values()):.4g} FLOPs ("
-                + ", ".join(f"{kind} {part / sum(flops.values()):.0%}" for kind, part in flops.items())
+                + ", ".join(
+                    f"{kind} {part / sum(flops.values()):.0%}" for kind, part in flops.items()
+                )
                 + ")"
                 for length, flops in ((n, model.flops_by_layer(n)) for n in lengths)
             },

@@ -16,5 +16,8 @@ catalogue_option: Callable[[Any], Any] = click.option(
     " the environment variable MARCONI_SIM_PATH adds more.",
 )
 json_option: Callable[[Any], Any] = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else there."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object on stdout and nothing else there.",
 )

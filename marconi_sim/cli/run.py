@@ -31,17 +31,56 @@ def _parse_params(texts: tuple[str, ...]) -> dict[str, str]:
 
 
 @click.command("run")
-@click.option("--trace", required=True, metavar="NAME|FILE", help="A shipped trace, or a trace file.")
-@click.option("--policy", required=True, metavar="NAME|FILE", help="A shipped policy, or a policy file (run as code).")
-@click.option("--model", default="hybrid-7b", show_default=True, metavar="NAME|FILE", help="A model shape.")
-@click.option("--capacity", metavar="BYTES", help="Of the cache: 60GB, 1.5GiB, 1500. Default: what the trace's recipe says.")
-@click.option("--param", "param_texts", multiple=True, metavar="NAME=VALUE", help="A parameter of the policy. Repeatable.")
+@click.option(
+    "--trace", required=True, metavar="NAME|FILE", help="A shipped trace, or a trace file."
+)
+@click.option(
+    "--policy",
+    required=True,
+    metavar="NAME|FILE",
+    help="A shipped policy, or a policy file (run as code).",
+)
+@click.option(
+    "--model", default="hybrid-7b", show_default=True, metavar="NAME|FILE", help="A model shape."
+)
+@click.option(
+    "--capacity",
+    metavar="BYTES",
+    help="Of the cache: 60GB, 1.5GiB, 1500. Default: what the trace's recipe says.",
+)
+@click.option(
+    "--param",
+    "param_texts",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A parameter of the policy. Repeatable.",
+)
 @click.option("--sessions", type=int, metavar="N", help="Only the first N sessions of the trace.")
-@click.option("--sessions-per-second", type=float, metavar="RATE", help="Start sessions evenly spaced at this rate.")
-@click.option("--response-time", type=float, metavar="SECONDS", help="Mean of the Poisson gaps between a session's turns.")
+@click.option(
+    "--sessions-per-second",
+    type=float,
+    metavar="RATE",
+    help="Start sessions evenly spaced at this rate.",
+)
+@click.option(
+    "--response-time",
+    type=float,
+    metavar="SECONDS",
+    help="Mean of the Poisson gaps between a session's turns.",
+)
 @click.option("--seed", type=int, metavar="N", help="Of the arrival model's random draws.")
-@click.option("--requests-out", type=click.Path(path_type=Path), metavar="FILE", help="Write one row per request (Parquet).")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write the run as one row (Parquet).")
+@click.option(
+    "--requests-out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write one row per request (Parquet).",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the run as one row (Parquet).",
+)
 @click.option("--check", is_flag=True, help="Check every invariant after every request (slower).")
 @catalogue_option
 @json_option
@@ -76,7 +115,7 @@ def run_command(
         if path is not None:
             check_writable(path)
     with status("loading"):
-        from marconi_sim.simulate import simulate
+        from marconi_sim.simulation import simulate
         from marconi_sim.trace.load import load_trace
 
         workload = load_trace(
@@ -89,7 +128,13 @@ def run_command(
         )
     with status(f"replaying {workload.requests:,} requests (a policy's first run compiles it)"):
         result = simulate(
-            workload, policy=policy, capacity=capacity, model=model, params=params, check=check, search=search
+            workload,
+            policy=policy,
+            capacity=capacity,
+            model=model,
+            params=params,
+            check=check,
+            search=search,
         )
         bounds = {
             name: simulate(workload, policy=name, capacity=capacity, model=model)
@@ -112,7 +157,9 @@ def _print_json(result: Result, bounds: dict[str, Result]) -> None:
     keys = ("token_hit_rate", "reused_tokens", "flops_saved")
     framed = {
         **result.summary,
-        "bounds": {name: {key: bound.summary[key] for key in keys} for name, bound in bounds.items()},
+        "bounds": {
+            name: {key: bound.summary[key] for key in keys} for name, bound in bounds.items()
+        },
     }
     click.echo(orjson.dumps(framed, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_INDENT_2))
 
@@ -134,7 +181,14 @@ def _print_tables(workload: Workload, result: Result, bounds: dict[str, Result])
     )
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     table.add_column("policy")
-    for title in ("token\nhit rate", "request\nhit rate", "FLOPs\nsaved", "peak\nbytes", "evictions", "bypassed"):
+    for title in (
+        "token\nhit rate",
+        "request\nhit rate",
+        "FLOPs\nsaved",
+        "peak\nbytes",
+        "evictions",
+        "bypassed",
+    ):
         table.add_column(title, justify="right")
 
     def add(name: str, one: Any, style: str) -> None:
@@ -156,7 +210,9 @@ def _print_tables(workload: Workload, result: Result, bounds: dict[str, Result])
         if name in bounds:
             add(name, bounds[name].summary, "dim")
     console.print(table)
-    settings = ", ".join(f"{key}={value}" for key, value in summary["params"].items() if value is not None)
+    settings = ", ".join(
+        f"{key}={value}" for key, value in summary["params"].items() if value is not None
+    )
     if settings:
         console.print(f"{summary['policy']}: {settings}")
 

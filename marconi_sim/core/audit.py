@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from marconi_sim.core.index import NONE, ROOT
 from marconi_sim.core.jit import kernel
-from marconi_sim.core.order import KEPT
+from marconi_sim.core.order import KEPT, TIME, WIDTH
 from marconi_sim.core.outcome import KV_TOKENS, STATES
 from marconi_sim.core.radix import (
     CHANGED,
@@ -33,7 +33,6 @@ COMPLAINTS = (
     "a cache node without a state has fewer than two children",
     "a state lies off the cache's tree, or an edge is resident with nothing below it",
     "the order of touches does not hold the cache's nodes",
-    "a value is not a number",
 )
 
 
@@ -90,11 +89,9 @@ def audit_radix(
         flags = cache.flags[node]
         if children[node] != cache.children[node] or child_xor[node] != cache.child_xor[node]:
             return 6
-        if node != ROOT and flags & NODE and not flags & STATE and children[node] == 1:
+        stateless = node != ROOT and flags & (NODE | STATE) == NODE
+        if stateless and (children[node] == 1 or (children[node] == 0 and rules.sequence_end)):
             return 7
-        if node != ROOT and flags & NODE and not flags & STATE and children[node] == 0:
-            if rules.sequence_end:
-                return 7
         if flags & RESIDENT and not flags & NODE and children[node] != 1:
             return 8
         slot = cache.slot[node]
@@ -103,13 +100,11 @@ def audit_radix(
                 return 9
             if cache.order.time[slot] != cache.time[node]:
                 return 9
-            value = cache.order.low[cache.order.node.size + slot]
-            if value != value:
-                return 10
-            candidate = children[node] <= rules.max_children
-            if not flags & CHANGED and candidate != (value != np.inf):
+            competes = cache.order.tree[cache.order.size[WIDTH] + slot, TIME] != np.inf
+            if not flags & CHANGED and competes != (children[node] <= rules.max_children):
                 return 9
-        elif cache.order.size[KEPT] and node != ROOT and flags & NODE:
-            if children[node] <= rules.max_children:
-                return 9
+            continue
+        candidate = node != ROOT and flags & NODE and children[node] <= rules.max_children
+        if candidate and cache.order.size[KEPT]:
+            return 9
     return 0

@@ -1,9 +1,9 @@
 """The block cache of `vllm+`: fixed-size blocks, a state at the end of every block, least recently used first out.
 
-Blocks are counted, not listed. An edge of the index owns the full blocks that end on it, (parent depth, depth]. A look-up
-touches leading blocks and an insertion touches all blocks of a sequence, so a block is never older than one behind it,
-and among equally old ones the deepest goes first. Therefore what is resident of a sequence is always a prefix of it, all
-resident blocks of an edge have the same time, and an edge's state is one number: how many of its blocks are resident.
+Blocks are counted, not listed. An edge of the index owns the full blocks that end on it, at (parent depth, depth].
+A look-up touches leading blocks and an insertion touches all blocks of a sequence, so a block is never older than one
+behind it, and among equally old ones the deepest goes first. So what is resident of a sequence is always a prefix of
+it, all resident blocks of an edge have the same time, and one number is an edge's state: how many are resident.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marconi_sim.core.index import NONE, ROOT
+from marconi_sim.core.index import ROOT
 from marconi_sim.core.jit import inner, kernel
 from marconi_sim.core.outcome import (
     COLD,

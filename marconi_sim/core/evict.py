@@ -35,8 +35,7 @@ class Hooks(NamedTuple):
     """A policy's own arithmetic, jitted.
 
     value: (Entry, params) -> float. What an entry is worth; computed when it is touched or its edge changes.
-    score: (recency, value, params) -> float. The entry with the lowest score goes first. Must not fall when recency
-        or value rises.
+    score: (recency, value, params) -> float. A weighted sum of both; the entry with the lowest score goes first.
     """
 
     value: Callable[..., float]
@@ -94,9 +93,9 @@ def _settle(
             if not np.isfinite(value):
                 cache.clock[NOT_A_NUMBER] = 1
                 value = 0.0
-            recent.set_value(cache.order, slot, value, value)
+            recent.enter(cache.order, slot, value)
         else:
-            recent.set_value(cache.order, slot, np.inf, -np.inf)
+            recent.withdraw(cache.order, slot)
     cache.changed_count[0] = 0
 
 

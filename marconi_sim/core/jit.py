@@ -68,7 +68,9 @@ def _compile(function: Callable[P, R], **options: bool) -> Callable[P, R]:
     dispatcher = numba.njit(function, nogil=True, _nrt=False, **options)
     if not numba.config.DISABLE_JIT:
         file = function.__code__.co_filename
-        identity = f"{Path(file).name}:{function.__qualname__}:{_core_digest()}:{_file_digest(file)}"
+        identity = (
+            f"{Path(file).name}:{function.__qualname__}:{_core_digest()}:{_file_digest(file)}"
+        )
         dispatcher._set_uuid(identity)
         # Numba finds no place for a cache where neither the source's folder nor the user's may be written: then every
         # process compiles anew.

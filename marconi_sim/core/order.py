@@ -1,11 +1,13 @@
 """Who goes next: the entries of a cache in order of their last touch, with a search for the lowest score.
 
-A score is a function of recency and of a value that the policy gives an entry, and never falls when one of the two
-rises. Touches are append-only, so slots are in order of time. A segment tree over the slots holds the lowest and the
-highest value of each range; the first slot of a range bounds its recency. Both bounds together bound the score, so a
-branch-and-bound walk finds exactly the entry that a scan of all entries would find, in a few steps per level.
+A score is a weighted sum of recency and of a value that the policy gives an entry, so at any moment the entries rank as
+`time + slope * value` does, with one slope for all. The slope drifts, because recency and value are normalised over the
+entries that compete, but slowly. So a tournament tree over the slots keeps the winner of each range together with the
+interval of slopes for which the winners of the whole range stay the same (a kinetic segment tree). A search brings the
+parts up to date whose interval the slope has left, usually none, and reads the winner at the root. Entries whose score
+equals the winner's but for rounding are then scored exactly, so the victim is the one that a scan of all entries finds.
 
-A slot whose entry may not be evicted now (a node with too many children) keeps its place with an infinite value.
+A slot whose entry may not be evicted now (a node with too many children) keeps its place and competes for nothing.
 """
 
 from __future__ import annotations
@@ -19,92 +21,168 @@ from numpy.typing import NDArray
 from marconi_sim.core.index import NONE
 from marconi_sim.core.jit import inner
 
+# Positions in `Order.size`.
 USED = 0  # slots in use, dead ones included
-KEPT = 1  # 1 if the order is kept at all; a cache that can never overflow does not need it
-_STACK = 128  # twice the depth of a segment tree over 2^63 slots
+WIDTH = 1  # slots that the tree stands on now: a power of two
+KEPT = 2  # 1 if the order is kept at all; a cache that can never overflow does not need it
+
+# Columns of `Order.tree`.
+TIME, VALUE = 0, 1  # of the range's winner; TIME is inf where no entry competes
+FROM, TO = 2, 3  # slopes for which the winners in the whole range are right, both ends included
+LOW, HIGH = 4, 5  # lowest and highest value in the range; inf and -inf where no entry competes
+
+_STEEPEST = 1e150  # stands for an infinite slope: the value alone decides
+_ROUNDING = 1e-13  # relative; scores closer than this are compared exactly
+_STACK = 128  # at least twice the depth of a tree over 2^62 slots
 
 
 class Order(NamedTuple):
-    """Entries by last touch. `slots` is a power of two, at least twice the number of entries.
+    """Entries by last touch. There is room for four times as many slots as entries; `size[WIDTH]` of them are used.
 
     node: int32 (slots,). Entry in each slot; NONE where it has moved on.
-    time: float64 (slots,). Time of the touch, not falling; kept in dead slots, where it still bounds.
-    low, high: float64 (2 * slots,). Segment tree, root at 1, slot s at slots + s: the lowest and highest value of the
-        entries that may be evicted; +inf and -inf where there is none.
-    size: int64 (2,). See USED and KEPT.
-    ranges: int64 (depth of the search, 3). Scratch: ranges still to visit, as (segment tree node, first slot, width).
-    bounds: float64 (depth of the search,). Scratch: a score that no entry of the range is below.
+    time: float64 (slots,). Time of the touch, not falling.
+    tree: float64 (2 * slots, 6). Tournament tree, root at 1, slot s at WIDTH + s; a row is a range with the columns
+        above. A row a node rather than an array a column, because an update reads whole rows along a path.
+    slope: float64 (1,). The slope for which all winners in `tree` are right.
+    outdated: int32 (slots,). Scratch: ranges to bring up to date.
+    stack: int64 (depth of the search,). Scratch: ranges to look into.
+    size: int64 (3,). See USED, WIDTH and KEPT.
     """
 
     node: NDArray[np.int32]
     time: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    tree: NDArray[np.float64]
+    slope: NDArray[np.float64]
+    outdated: NDArray[np.int32]
+    stack: NDArray[np.int64]
     size: NDArray[np.int64]
-    ranges: NDArray[np.int64]
-    bounds: NDArray[np.float64]
 
 
 def new_order(entries: int) -> Order:
     """Return an empty order with room for `entries` entries; 0: the order is not kept."""
     slots = 2
-    while slots < 2 * entries:
+    while slots < 4 * entries:
         slots *= 2
+    tree = np.empty((2 * slots, 6))
+    tree[:] = (np.inf, 0.0, -np.inf, np.inf, np.inf, -np.inf)
     return Order(
         node=np.full(slots, NONE, np.int32),
         time=np.zeros(slots, np.float64),
-        low=np.full(2 * slots, np.inf),
-        high=np.full(2 * slots, -np.inf),
-        size=np.array([0, entries > 0], np.int64),
-        ranges=np.zeros((_STACK, 3), np.int64),
-        bounds=np.zeros(_STACK, np.float64),
+        tree=tree,
+        slope=np.zeros(1),
+        outdated=np.zeros(slots, np.int32),
+        stack=np.zeros(_STACK, np.int64),
+        size=np.array([0, 2, entries > 0], np.int64),
     )
 
 
 @inner
-def set_value(order: Order, slot: int, low: float, high: float) -> None:
-    """Give the entry in `slot` a value (low == high), or take it out of the running (+inf, -inf). O(log slots)."""
-    t = order.node.size + slot
-    order.low[t] = low
-    order.high[t] = high
-    while t > 1:
-        t >>= 1
-        low = min(order.low[2 * t], order.low[2 * t + 1])
-        high = max(order.high[2 * t], order.high[2 * t + 1])
-        if order.low[t] == low and order.high[t] == high:
-            break
-        order.low[t] = low
-        order.high[t] = high
+def _play(tree: NDArray[np.float64], t: int, slope: float) -> bool:
+    """Let the two halves of range t compete; both must be right for this slope. Return whether its row changed."""
+    left = 2 * t
+    right = left + 1
+    start = max(tree[left, FROM], tree[right, FROM])
+    stop = min(tree[left, TO], tree[right, TO])
+    winner = left
+    if tree[left, TIME] == np.inf:
+        winner = right
+    elif tree[right, TIME] != np.inf:
+        later = tree[right, TIME] - tree[left, TIME]
+        cheaper = tree[left, VALUE] - tree[right, VALUE]
+        if slope * cheaper > later:
+            winner = right
+        if cheaper != 0:
+            crossing = later / cheaper  # the slope at which the two are equal
+            if (cheaper > 0) == (winner == left):
+                stop = min(stop, crossing)
+            else:
+                start = max(start, crossing)
+    low = min(tree[left, LOW], tree[right, LOW])
+    high = max(tree[left, HIGH], tree[right, HIGH])
+    changed = (
+        tree[t, TIME] != tree[winner, TIME]
+        or tree[t, VALUE] != tree[winner, VALUE]
+        or tree[t, FROM] != start
+        or tree[t, TO] != stop
+        or tree[t, LOW] != low
+        or tree[t, HIGH] != high
+    )
+    tree[t, TIME] = tree[winner, TIME]
+    tree[t, VALUE] = tree[winner, VALUE]
+    tree[t, FROM] = start
+    tree[t, TO] = stop
+    tree[t, LOW] = low
+    tree[t, HIGH] = high
+    return changed
 
 
 @inner
-def rebuild(order: Order) -> None:
-    """Compute the inner nodes of the segment tree from its leaves. O(slots)."""
-    for t in range(order.node.size - 1, 0, -1):
-        order.low[t] = min(order.low[2 * t], order.low[2 * t + 1])
-        order.high[t] = max(order.high[2 * t], order.high[2 * t + 1])
+def _replay_above(order: Order, slot: int) -> None:
+    t = (order.size[WIDTH] + slot) >> 1
+    while t >= 1 and _play(order.tree, t, order.slope[0]):
+        t >>= 1
+
+
+@inner
+def _set_leaf(order: Order, slot: int, time: float, value: float) -> None:
+    """Set what a slot brings into the competition; a time of inf is nothing."""
+    t = order.size[WIDTH] + slot
+    order.tree[t, TIME] = time
+    order.tree[t, VALUE] = value
+    order.tree[t, FROM] = -np.inf
+    order.tree[t, TO] = np.inf
+    order.tree[t, LOW] = value if time != np.inf else np.inf
+    order.tree[t, HIGH] = value if time != np.inf else -np.inf
+
+
+@inner
+def enter(order: Order, slot: int, value: float) -> None:
+    """Let the entry in `slot` compete with this value. O(log slots)."""
+    _set_leaf(order, slot, order.time[slot], value)
+    _replay_above(order, slot)
+
+
+@inner
+def withdraw(order: Order, slot: int) -> None:
+    """Take the entry in `slot` out of the competition; it keeps its place. O(log slots)."""
+    if order.tree[order.size[WIDTH] + slot, TIME] != np.inf:
+        _set_leaf(order, slot, np.inf, 0.0)
+        _replay_above(order, slot)
 
 
 @inner
 def _compact(order: Order, slot_of: NDArray[np.int32]) -> None:
-    """Close the gaps that moved entries have left. O(slots), once every slots / 2 touches at most."""
-    slots = order.node.size
+    """Close the gaps that moved entries have left, and fit the tree to what remains.
+
+    O(slots), once every half as many touches at most.
+    """
+    live = 0
+    for slot in range(order.size[USED]):
+        live += order.node[slot] != NONE
+    old = order.size[WIDTH]
+    new = 2
+    while new < 2 * live:
+        new *= 2
+    # The leaves move within one array: what is kept of them is parked where neither the old nor the new tree is read.
     free = 0
-    for slot in range(slots):
+    for slot in range(order.size[USED]):
         node = order.node[slot]
         if node != NONE:
             order.node[free] = node
             order.time[free] = order.time[slot]
-            order.low[slots + free] = order.low[slots + slot]
-            order.high[slots + free] = order.high[slots + slot]
             slot_of[node] = free
+            order.tree[free, TIME] = order.tree[old + slot, TIME]
+            order.tree[free, VALUE] = order.tree[old + slot, VALUE]
             free += 1
-    for slot in range(free, slots):
+    order.size[USED] = live
+    order.size[WIDTH] = new
+    for slot in range(live - 1, -1, -1):
+        _set_leaf(order, slot, order.tree[slot, TIME], order.tree[slot, VALUE])
+    for slot in range(live, new):
         order.node[slot] = NONE
-        order.low[slots + slot] = np.inf
-        order.high[slots + slot] = -np.inf
-    order.size[USED] = free
-    rebuild(order)
+        _set_leaf(order, slot, np.inf, 0.0)
+    for t in range(new - 1, 0, -1):
+        _play(order.tree, t, order.slope[0])
 
 
 @inner
@@ -114,16 +192,16 @@ def drop(order: Order, slot_of: NDArray[np.int32], node: int) -> None:
     if slot != NONE:
         slot_of[node] = NONE
         order.node[slot] = NONE
-        set_value(order, slot, np.inf, -np.inf)
+        withdraw(order, slot)
 
 
 @inner
 def append(order: Order, slot_of: NDArray[np.int32], node: int, time: float) -> None:
-    """Put an entry at the recent end, with no value yet, if the order is kept. O(log slots), amortised."""
+    """Put an entry at the recent end, not competing yet, if the order is kept. O(log slots), amortised."""
     if not order.size[KEPT]:
         return
     drop(order, slot_of, node)
-    if order.size[USED] == order.node.size:
+    if order.size[USED] == order.size[WIDTH]:
         _compact(order, slot_of)
     slot = order.size[USED]
     order.size[USED] = slot + 1
@@ -133,45 +211,74 @@ def append(order: Order, slot_of: NDArray[np.int32], node: int, time: float) -> 
 
 
 @inner
-def _end_slot(order: Order, last: int) -> int:
-    """Return the first (last = 0) or the last (last = 1) slot that may be evicted; there must be one."""
+def _end_time(order: Order, last: int) -> float:
+    """Return the earliest (last = 0) or the latest (last = 1) touch of a competing entry; there must be one."""
     t = 1
-    while t < order.node.size:
+    while t < order.size[WIDTH]:
         t = 2 * t + last
-        if order.low[t] == np.inf:
+        if order.tree[t, TIME] == np.inf:
             t ^= 1
-    return t - order.node.size
+    return order.tree[t, TIME]
+
+
+class Field(NamedTuple):
+    """What recency and value are normalised over: the earliest and latest time, the lowest and highest value."""
+
+    earliest: float
+    latest: float
+    lowest: float
+    highest: float
+
+
+@inner
+def _field(order: Order) -> Field:
+    return Field(_end_time(order, 0), _end_time(order, 1), order.tree[1, LOW], order.tree[1, HIGH])
 
 
 @inner
 def _normalise(x: float, low: float, high: float) -> float:
     """Min-max: 0 at `low`, 1 at `high`, and 1 where the two are equal (DESIGN section 5)."""
-    # A dead slot's time may lie below every live one; clamped, it is still a bound.
-    return 1.0 if low == high else (max(x, low) - low) / (high - low)
+    return 1.0 if low == high else (x - low) / (high - low)
 
 
 @inner
-def _score(
-    order: Order,
-    slot: int,
+def _exact_score(
+    time: float,
     value: float,
-    times: tuple[float, float],
+    field: Field,
     normalised: bool,
     params: Any,
     score: Callable[..., float],
 ) -> float:
-    time = order.time[slot]
     if normalised:
         return score(
-            _normalise(time, times[0], times[1]),
-            _normalise(value, order.low[1], order.high[1]),
+            _normalise(time, field.earliest, field.latest),
+            _normalise(value, field.lowest, field.highest),
             params,
         )
     return score(time, value, params)
 
 
 @inner
-def goes_before(
+def _slope(field: Field, normalised: bool, params: Any, score: Callable[..., float]) -> float:
+    """Return how much time a unit of value is worth in the ranking."""
+    nothing = score(0.0, 0.0, params)
+    of_time = score(1.0, 0.0, params) - nothing
+    of_value = score(0.0, 1.0, params) - nothing
+    if normalised:
+        times = field.latest - field.earliest
+        values = field.highest - field.lowest
+        of_time = of_time / times if times > 0 else 0.0
+        of_value = of_value / values if values > 0 else 0.0
+    if of_value == 0:
+        return 0.0
+    if of_time <= 0:
+        return _STEEPEST if of_value > 0 else -_STEEPEST
+    return min(max(of_value / of_time, -_STEEPEST), _STEEPEST)
+
+
+@inner
+def _goes_before(
     score: float, node: int, best_score: float, best: int, depth: Any, created: Any
 ) -> bool:
     """Tell whether `node` is evicted before `best`: lower score, then smaller depth, then older creation."""
@@ -194,30 +301,46 @@ def scan_for_victim(
     """Return what `find_victim` returns, by scoring every entry: the definition, used to check the search. O(slots)."""
     best = NONE
     best_score = np.inf
-    if order.low[1] == np.inf:
+    if order.tree[1, TIME] == np.inf:
         return best, best_score
-    slots = order.node.size
-    times = (order.time[_end_slot(order, 0)], order.time[_end_slot(order, 1)])
+    slots = order.size[WIDTH]
+    field = _field(order)
     for slot in range(order.size[USED]):
-        value = order.low[slots + slot]
-        if value != np.inf:
-            s = _score(order, slot, value, times, normalised, params, score)
-            if goes_before(s, order.node[slot], best_score, best, depth, created):
+        time = order.tree[slots + slot, TIME]
+        if time != np.inf:
+            value = order.tree[slots + slot, VALUE]
+            s = _exact_score(time, value, field, normalised, params, score)
+            if _goes_before(s, order.node[slot], best_score, best, depth, created):
                 best = order.node[slot]
                 best_score = s
     return best, best_score
 
 
 @inner
-def _push(order: Order, top: int, t: int, first: int, width: int, bound: float) -> int:
-    """Put a range on the stack unless nothing in it may be evicted; return the new height."""
-    if order.low[t] == np.inf:
-        return top
-    order.ranges[top, 0] = t
-    order.ranges[top, 1] = first
-    order.ranges[top, 2] = width
-    order.bounds[top] = bound
-    return top + 1
+def _is_outdated(order: Order, t: int, slope: float) -> bool:
+    return not order.tree[t, FROM] <= slope <= order.tree[t, TO]
+
+
+@inner
+def _bring_up_to_date(order: Order, slope: float) -> None:
+    """Make every range's winner right for a new slope. O(ranges whose winners it may change)."""
+    order.slope[0] = slope
+    count = 0
+    if _is_outdated(order, 1, slope):
+        order.outdated[0] = 1
+        count = 1
+    i = 0
+    while (
+        i < count
+    ):  # parents before children; a range is as narrow as its halves, so nothing is overlooked
+        t = order.outdated[i]
+        for half in (2 * t, 2 * t + 1):
+            if half < order.size[WIDTH] and _is_outdated(order, half, slope):
+                order.outdated[count] = half
+                count += 1
+        i += 1
+    for i in range(count - 1, -1, -1):
+        _play(order.tree, order.outdated[i], slope)
 
 
 @inner
@@ -229,41 +352,33 @@ def find_victim(
     params: Any,
     score: Callable[..., float],
 ) -> tuple[int, float]:
-    """Return (the entry with the lowest score, that score), or (NONE, inf) if none may be evicted."""
+    """Return (the entry with the lowest score, that score), or (NONE, inf) if none competes."""
     best = NONE
     best_score = np.inf
-    if order.low[1] == np.inf:
+    tree = order.tree
+    if tree[1, TIME] == np.inf:
         return best, best_score
-    slots = order.node.size
-    times = (order.time[_end_slot(order, 0)], order.time[_end_slot(order, 1)])
-    _push(order, 0, 1, 0, slots, -np.inf)
+    field = _field(order)
+    slope = _slope(field, normalised, params, score)
+    _bring_up_to_date(order, slope)
+    largest = max(abs(field.lowest), abs(field.highest))
+    margin = _ROUNDING * (abs(field.latest) + abs(slope) * largest)
+    limit = tree[1, TIME] + slope * tree[1, VALUE] + margin
+    slots = order.size[WIDTH]
+    order.stack[0] = 1
     top = 1
     while top > 0:
         top -= 1
-        # Equal scores are visited too: ties are broken by depth and creation.
-        if order.bounds[top] > best_score:
-            continue
-        t = order.ranges[top, 0]
-        first = order.ranges[top, 1]
+        t = order.stack[top]
         if t >= slots:
-            node = order.node[first]
-            if goes_before(order.bounds[top], node, best_score, best, depth, created):
+            node = order.node[t - slots]
+            s = _exact_score(tree[t, TIME], tree[t, VALUE], field, normalised, params, score)
+            if _goes_before(s, node, best_score, best, depth, created):
                 best = node
-                best_score = order.bounds[top]
-            continue
-        half = order.ranges[top, 2] // 2
-        middle = first + half
-        left = np.inf
-        right = np.inf
-        if order.low[2 * t] != np.inf:
-            left = _score(order, first, order.low[2 * t], times, normalised, params, score)
-        if order.low[2 * t + 1] != np.inf:
-            right = _score(order, middle, order.low[2 * t + 1], times, normalised, params, score)
-        # The more promising half goes on top, so that the other one is likely to be pruned.
-        if left <= right:
-            top = _push(order, top, 2 * t + 1, middle, half, right)
-            top = _push(order, top, 2 * t, first, half, left)
+                best_score = s
         else:
-            top = _push(order, top, 2 * t, first, half, left)
-            top = _push(order, top, 2 * t + 1, middle, half, right)
+            for half in (2 * t + 1, 2 * t):
+                if tree[half, TIME] + slope * tree[half, VALUE] <= limit:
+                    order.stack[top] = half
+                    top += 1
     return best, best_score

@@ -15,7 +15,7 @@ _PREFIX = "Params__"
 
 @functools.cache
 def _params_type(name: str) -> type[tuple[float, ...]]:
-    made = namedtuple(name, name.removeprefix(_PREFIX).split("__"))  # type: ignore[misc]  # noqa: PYI024
+    made = namedtuple(name, name.removeprefix(_PREFIX).split("__"))  # type: ignore[misc]
     made.__module__ = __name__
     return made
 

@@ -281,9 +281,9 @@ def insert(
             touch(cache, input_node)
     if rules.sequence_end:
         _checkpoint(cache, end_node)
-    if left != ROOT and cache.children[left] == 1 and not cache.flags[left] & STATE:
-        if cache.flags[left] & NODE:  # a leaf without a state that the sequence has extended
-            _merge_into_child(cache, left)
+    stateless = cache.flags[left] & (NODE | STATE) == NODE
+    if left != ROOT and stateless and cache.children[left] == 1:
+        _merge_into_child(cache, left)  # a leaf without a state that the sequence has extended
     if rules.touch_path:
         _touch_path(index, cache, index.parent[end_node])
     if cache.flags[end_node] & NODE:

@@ -38,7 +38,12 @@ UNLIMITED = 2**63 - 1
 
 @inner
 def tell_causes(
-    index: Index, cache: RadixCache, input_node: int, matched: int, reused: int, missed: NDArray[np.int32]
+    index: Index,
+    cache: RadixCache,
+    input_node: int,
+    matched: int,
+    reused: int,
+    missed: NDArray[np.int32],
 ) -> None:
     """Write why each token of an input beyond the reused ones is computed (DESIGN section 6)."""
     seen = deepest_seen(index.parent, cache.flags, input_node)

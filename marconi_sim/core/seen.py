@@ -7,7 +7,9 @@ from numpy.typing import NDArray
 
 from marconi_sim.core.jit import inner
 
-SEEN = np.uint8(1)  # bit of a node's flags: an earlier sequence passed it. The root has it from the start.
+SEEN = np.uint8(
+    1
+)  # bit of a node's flags: an earlier sequence passed it. The root has it from the start.
 
 
 @inner

@@ -15,8 +15,11 @@ from marconi_sim.policy.parameter import Parameter
 
 
 class Replayed(NamedTuple):
-    """What a replay returns: the outcome of every request, what the policy found out about itself, and the seconds that
-    the replay took, compilation not included.
+    """What a replay returns.
+
+    outcome: of every request.
+    findings: what the policy found out about itself, by name.
+    seconds: that the replay took, compilation not included.
     """
 
     outcome: Outcome
@@ -63,11 +66,9 @@ class Policy:
     @classmethod
     def parameters(cls) -> dict[str, Parameter]:
         """Return the parameters by name: those of the family first, then the policy's own."""
-        found = {}
+        found: dict[str, Parameter] = {}
         for owner in reversed(cls.__mro__):
-            for key, value in vars(owner).items():
-                if isinstance(value, Parameter):
-                    found[key] = value
+            found |= {k: v for k, v in vars(owner).items() if isinstance(v, Parameter)}
         return found
 
     @classmethod

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from marconi_sim.core.audit import COMPLAINTS, audit_request
 from marconi_sim.core.blocks import audit_blocks, new_block_cache, replay_blocks
@@ -39,17 +38,20 @@ class BlockPolicy(Policy):
         block = int(self.params["block_size"])
         outcome = new_outcome(total)
         cache = new_block_cache(index.parent.size)
-        state: tuple[Any, ...] = (index, cache, shape, block, capacity)
-        replay_blocks(*state, requests, 0, 0, outcome)  # compiles
+
+        def advance(first: int, last: int) -> None:
+            replay_blocks(index, cache, shape, block, capacity, requests, first, last, outcome)
+
+        advance(0, 0)  # compiles
         started = time.perf_counter()
         if not check:
-            replay_blocks(*state, requests, 0, total, outcome)
+            advance(0, total)
         for i in range(total if check else 0):
-            replay_blocks(*state, requests, i, i + 1, outcome)
+            advance(i, i + 1)
             length = int(index.depth[requests.input_node[i]])
             code = audit_request(
                 length, int(outcome.matched[i]), int(outcome.reused[i]), outcome.missed[i]
-            ) or audit_blocks(*state, outcome)
+            ) or audit_blocks(index, cache, shape, block, capacity, outcome)
             if code:
                 raise CheckError(self.name, i, COMPLAINTS[code])
         return Replayed(outcome, {}, time.perf_counter() - started)

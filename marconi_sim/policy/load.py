@@ -29,7 +29,9 @@ def _run_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise UserError(f"{path}: not a Python file (policy); its name must end in .py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # before it runs: numba's cache looks its functions up under this name
+    sys.modules[name] = (
+        module  # before it runs: numba's cache looks its functions up under this name
+    )
     try:
         spec.loader.exec_module(module)
     except Exception as error:
@@ -41,7 +43,9 @@ def _run_file(path: Path) -> ModuleType:
                 line = trace.tb_lineno
             trace = trace.tb_next
         place = f"{path}:{line}" if line else str(path)
-        raise UserError(f"{place}: the policy cannot be loaded ({type(error).__name__}: {error})") from error
+        raise UserError(
+            f"{place}: the policy cannot be loaded ({type(error).__name__}: {error})"
+        ) from error
     return module
 
 
@@ -57,7 +61,9 @@ def load_policy(name_or_path: str | Path, search: Iterable[str | Path] = ()) -> 
     found = [
         member
         for member in vars(module).values()
-        if isinstance(member, type) and issubclass(member, Policy) and member.__module__ == module.__name__
+        if isinstance(member, type)
+        and issubclass(member, Policy)
+        and member.__module__ == module.__name__
     ]
     if len(found) != 1:
         raise UserError(

@@ -35,7 +35,9 @@ class Parameter:
 
     def __set_name__(self, owner: type, name: str) -> None:
         if name.startswith("_") or "__" in name:
-            raise TypeError(f"{owner.__name__}.{name}: a parameter's name has no leading or double underscore")
+            raise TypeError(
+                f"{owner.__name__}.{name}: a parameter's name has no leading or double underscore"
+            )
         self.name = name
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:

@@ -58,7 +58,9 @@ class _Run:
     cache: RadixCache
     outcome: Outcome
 
-    def advance(self, first: int, last: int, values: dict[str, float], until_eviction: bool = False) -> int:
+    def advance(
+        self, first: int, last: int, values: dict[str, float], until_eviction: bool = False
+    ) -> int:
         """Replay the requests [first, last) with these parameters; return the number of the next request."""
         if self.check:
             return self._advance_checked(first, last, values, until_eviction)
@@ -80,7 +82,9 @@ class _Run:
                 Hooks(self.policy.value, self.policy.score),
             )  # fmt: skip
         except NumbaError as error:
-            reason = next((line for line in str(error).splitlines() if line.strip()), "unknown reason")
+            reason = next(
+                (line for line in str(error).splitlines() if line.strip()), "unknown reason"
+            )
             raise UserError(
                 f"policy '{self.policy.name}': its value() or score() cannot be compiled ({reason.strip()});"
                 " numba compiles both in nopython mode, and they allocate nothing"
@@ -95,7 +99,7 @@ class _Run:
                 self.policy.name,
                 first,
                 "the victim found is not the entry with the lowest score"
-                " (does score() fall when recency or value rises?)",
+                " (is score() a weighted sum of recency and value?)",
             )
         return done
 
@@ -123,7 +127,14 @@ class _Run:
         cache = _copy(self.cache)
         outcome = _copy(self.outcome)._replace(totals=cache.totals)
         return _Run(
-            self.policy, self.index, self.requests, self.shape, self.capacity, self.check, cache, outcome
+            self.policy,
+            self.index,
+            self.requests,
+            self.shape,
+            self.capacity,
+            self.check,
+            cache,
+            outcome,
         )
 
 
@@ -132,7 +143,7 @@ class RadixPolicy(Policy):
 
     Class attributes:
         admits: where a state is checkpointed, among `branch_point`, `input_end` and `sequence_end`.
-        evicts: `leaves`, or `at_most_one_child`: a node in the middle of a path may go too and leaves its KV to its child.
+        evicts: `leaves`, or `at_most_one_child`: a node in the middle of a path may go too, its child inherits its KV.
         touches: `reused_node` or `path`: whose time a look-up and an insertion refresh.
         normalised: whether recency and value reach `score` min-max normalised over the entries that may be evicted.
         unlimited: whether the policy ignores the capacity.
@@ -167,7 +178,9 @@ class RadixPolicy(Policy):
             ("touches", ("reused_node", "path")),
         ):
             if getattr(cls, attribute) not in allowed:
-                raise TypeError(f"{cls.__name__}.{attribute}: {getattr(cls, attribute)!r}, allowed: {allowed}")
+                raise TypeError(
+                    f"{cls.__name__}.{attribute}: {getattr(cls, attribute)!r}, allowed: {allowed}"
+                )
 
     @classmethod
     def rules(cls) -> dict[str, str]:
@@ -175,7 +188,9 @@ class RadixPolicy(Policy):
             "family": "radix tree: KV on edges, at most one recurrent state per node",
             "checkpoints a state at": ", ".join(cls.admits).replace("_", " "),
             "may evict": "nodes with at most one child" if cls.evicts != "leaves" else "leaves",
-            "a touch refreshes": "the node reused" if cls.touches != "path" else "every node on the path",
+            "a touch refreshes": "the node reused"
+            if cls.touches != "path"
+            else "every node on the path",
             "capacity": "unlimited" if cls.unlimited else "as given",
         }
 
@@ -194,7 +209,9 @@ class RadixPolicy(Policy):
         self, index: Index, requests: Requests, shape: Shape, capacity: int, check: bool
     ) -> _Run:
         nodes = index.parent.size
-        tokens = int(index.depth.sum(dtype=np.int64) - index.depth[index.parent[1:]].sum(dtype=np.int64))
+        tokens = int(
+            index.depth.sum(dtype=np.int64) - index.depth[index.parent[1:]].sum(dtype=np.int64)
+        )
         if self.unlimited or shape.kv_bytes * tokens + shape.state_bytes * nodes <= capacity:
             capacity, entries = UNLIMITED, 0
         elif "sequence_end" in self.admits and shape.state_bytes > 0:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
+from marconi_sim.core.clock import add_up
 from marconi_sim.errors import UsageError
 from marconi_sim.trace.compiled import Trace
 
@@ -126,18 +126,19 @@ def default_arrivals(trace: Trace) -> Arrivals:
     Native times where the source tells them all. Otherwise one session a second; the gaps are
     native if the think time of every later turn is known, else `response-time`.
     """
-    first, rows = by_session(trace)
-    later = rows[~first]
     known = ~np.isnan(trace.arrival)
     if known.all():
         return Arrivals("native", "native")
+    first, rows = by_session(trace)
+    later = rows[~first]
     told = known | ~np.isnan(trace.think_time)
     return Arrivals("fixed", "native" if told[later].all() and later.size else "response-time")
 
 
 def by_session(trace: Trace) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Return (which rows begin a session, rows), in order of session, turn, position."""
-    rows = np.lexsort((np.arange(trace.requests), trace.turn, trace.session))
+    key = trace.session.astype(np.int64) << 32 | trace.turn
+    rows = np.argsort(key, kind="stable")
     session = trace.session[rows]
     first = np.ones(rows.size, np.bool_)
     first[1:] = session[1:] != session[:-1]
@@ -207,33 +208,30 @@ def _starts(
 
 def arrival_times(
     trace: Trace, arrivals: Arrivals
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return (arrival, think time) of every request of the trace, in the order of the trace.
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return (rows, arrival, think time) of every request, in order of session, turn, position.
 
-    Both are float64 (requests,), seconds. The think time is that between the previous answer of the
-    session and this request, for closed loops: as the source tells it if the gaps are native and it
-    does, otherwise the gap itself; 0 for the first turn of a session.
+    Rows: int64 (requests,), of the trace. Arrival and think time: float64 (requests,), seconds. The
+    think time is that between the previous answer of the session and this request, for closed
+    loops: as the source tells it if the gaps are native and it does, otherwise the gap itself; 0
+    for the first turn of a session.
 
     Raises:
         UsageError: the model needs times or words that the trace does not have.
     """
     first, rows = by_session(trace)
     gaps = _gaps(trace, arrivals, rows, first)
-    told = ~np.isnan(trace.arrival[rows])
-    all_native = arrivals.start == arrivals.gap == "native"
-    fixed_point = first | told if all_native else first
     steps = gaps.copy()
     steps[first] = _starts(trace, arrivals, rows, first)
-    if all_native:
+    fixed_point = first
+    if arrivals.start == arrivals.gap == "native":
+        told = ~np.isnan(trace.arrival[rows])
+        fixed_point = first | told
         steps[told] = trace.arrival[rows[told]]
-    # Added up within each session alone: no session's times depend on another's rounding.
-    pairs = zip(steps.tolist(), fixed_point.tolist(), strict=True)
-    added = accumulate(pairs, lambda before, now: now if now[1] else (before[0] + now[0], False))
-    arrival = np.empty(trace.requests)
-    arrival[rows] = np.fromiter((time for time, _ in added), np.float64, rows.size)
-    think = np.empty(trace.requests)
-    think[rows] = gaps
+    arrival = np.empty(rows.size)
+    add_up(steps, fixed_point, arrival)
+    think_time = gaps
     if arrivals.gap == "native":
-        think = np.where(np.isnan(trace.think_time), think, trace.think_time)
-        think[rows[first]] = 0.0
-    return arrival, np.maximum(think, 0.0)
+        known = trace.think_time[rows]
+        think_time = np.where(np.isnan(known) | first, gaps, known)
+    return rows, arrival, np.maximum(think_time, 0.0)

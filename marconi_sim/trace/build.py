@@ -105,7 +105,9 @@ class TraceBuilder:
             for request in batch
         )
         self._make_room(len(batch), self._batch_symbols, wide)
-        symbols = np.concatenate([r.symbols for r in batch]).astype(self._tree.symbols.dtype, copy=False)
+        symbols: NDArray[Any] = np.concatenate([r.symbols for r in batch]).astype(
+            self._tree.symbols.dtype, copy=False
+        )
         sizes = np.array([r.symbols.size for r in batch], np.int64)
         input_node = np.empty(len(batch), np.int32)
         end_node = np.empty(len(batch), np.int32)

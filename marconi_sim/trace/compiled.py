@@ -207,9 +207,13 @@ def check(trace: Trace, path: Path) -> None:
         outside = (getattr(trace, name) < 0) | (getattr(trace, name) >= nodes)
         if outside.any():
             row = int(outside.argmax())
-            raise _corrupted(path, f"request {row}: {name} {getattr(trace, name)[row]} of {nodes} nodes")
+            raise _corrupted(
+                path, f"request {row}: {name} {getattr(trace, name)[row]} of {nodes} nodes"
+            )
     if (trace.input_node == 0).any():
-        raise _corrupted(path, f"request {int((trace.input_node == 0).argmax())} has an empty input")
+        raise _corrupted(
+            path, f"request {int((trace.input_node == 0).argmax())} has an empty input"
+        )
     row = first_bad_request(trace.parent, trace.depth, trace.input_node, trace.end_node)
     if row != NONE:
         raise _corrupted(path, f"request {row}: its end is not below its input")
@@ -244,7 +248,9 @@ def load(path: Path) -> Trace:
         names = encoded.dictionary.to_pylist()
         codes = encoded.indices.to_numpy()
     except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as error:
-        raise _corrupted(path, str(error).splitlines()[0] if str(error) else type(error).__name__) from error
+        raise _corrupted(
+            path, str(error).splitlines()[0] if str(error) else type(error).__name__
+        ) from error
     if requests.num_rows != header["requests"] or node_table.num_rows != header["nodes"]:
         raise _corrupted(path, "its row counts are not those it states")
     order = session_order(names)
@@ -263,7 +269,9 @@ def load(path: Path) -> Trace:
     for name, array in stated.items():
         different = array != getattr(trace, name)
         if different.any():
-            raise _corrupted(path, f"request {int(different.argmax())}: {name} is not the depth of its node")
+            raise _corrupted(
+                path, f"request {int(different.argmax())}: {name} is not the depth of its node"
+            )
     if trace.sha256 != header.get("sha256"):
         raise _corrupted(path, "its content does not match its hash")
     return trace

@@ -100,7 +100,7 @@ class _Kept(NamedTuple):
 def _drop_observations(history: list[_Kept], keep: int) -> None:
     """Remove all but the last `keep` observations."""
     places = [i for i, kept in enumerate(history) if kept.observation]
-    for i in reversed(places[: len(places) - keep]):
+    for i in reversed(places[: max(len(places) - keep, 0)]):
         del history[i]
 
 

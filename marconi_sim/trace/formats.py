@@ -89,7 +89,9 @@ def format_named(name: str, options: ImportOptions) -> Format:
     chosen = known[name]
     for field in fields(options):
         if getattr(options, field.name) is not None and field.name not in chosen.options:
-            allowed = ", ".join("--" + o.replace("_", "-") for o in sorted(chosen.options)) or "none"
+            allowed = (
+                ", ".join("--" + o.replace("_", "-") for o in sorted(chosen.options)) or "none"
+            )
             raise UsageError(
                 f"--{field.name.replace('_', '-')}: means nothing to format '{name}'; its options: {allowed}"
             )
@@ -100,15 +102,20 @@ def detect_format(path: Path) -> Format:
     """Return the one format that a file or directory looks like.
 
     Raises:
-        UserError: there is nothing at `path`.
+        UserError: there is nothing at `path`, or nothing in it.
         UsageError: no format fits, or more than one does.
     """
     if not path.exists():
         raise UserError(f"{path}: no such file or directory (trace)")
     start = first_bytes(path)
+    if path.is_file() and path.stat().st_size == 0:
+        raise UserError(f"{path}: empty, expected a trace")
     fitting = [f.name for f in formats().values() if f.matches(path, start)]
-    if len(fitting) != 1:
-        what = f"could be {' or '.join(fitting)}" if fitting else "none of the known formats"
-        names = ", ".join(fitting or formats())
-        raise UsageError(f"{path}: {what}; say which with --format, one of: {names}")
-    return formats()[fitting[0]]
+    if len(fitting) == 1:
+        return formats()[fitting[0]]
+    what = f"could be {' or '.join(fitting)}" if fitting else "none of the known formats"
+    begins = f", begins with {start[:30]!r}" if path.is_file() else ""
+    names = ", ".join(fitting or formats())
+    raise UsageError(
+        f"{path}: {what}{begins}; name it with 'marconi-sim trace import --format', one of: {names}"
+    )

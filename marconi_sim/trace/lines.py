@@ -23,11 +23,15 @@ def open_bytes(file: IO[bytes]) -> IO[bytes]:
 
 
 def first_bytes(path: Path, count: int = 4096) -> bytes:
-    """Return the first (decompressed) bytes of a file, fewer if it is damaged, none if it is a directory."""
+    """Return a file's first (decompressed) bytes, fewer if it is damaged; none of a directory."""
     try:
         with path.open("rb") as file:
-            return open_bytes(file).read(count)
-    except (OSError, EOFError, zlib.error):
+            start = file.read(2**16)
+        if start.startswith(b"\x1f\x8b"):
+            # Unlike GzipFile, gives what there is of a file that was cut off.
+            return zlib.decompressobj(wbits=31).decompress(start, count)
+        return start[:count]
+    except (OSError, zlib.error):
         return b""
 
 
@@ -69,7 +73,11 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         try:
             record = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            raise UserError(f"{path}:{number}: not JSON ({error}); expected one object a line") from error
+            raise UserError(
+                f"{path}:{number}: not JSON ({error}); expected one object a line"
+            ) from error
         if not isinstance(record, dict):
-            raise UserError(f"{path}:{number}: {type(record).__name__}, expected one JSON object a line")
+            raise UserError(
+                f"{path}:{number}: {type(record).__name__}, expected one JSON object a line"
+            )
         yield number, record

@@ -13,7 +13,12 @@ from marconi_sim import catalogue
 from marconi_sim.errors import UsageError
 from marconi_sim.notices import notice
 from marconi_sim.trace import compiled
-from marconi_sim.trace.arrivals import Arrivals, arrival_times, default_arrivals, retimed
+from marconi_sim.trace.arrivals import (
+    Arrivals,
+    arrival_times,
+    default_arrivals,
+    retimed,
+)
 from marconi_sim.trace.compiled import Trace
 from marconi_sim.trace.formats import ImportOptions, detect_format, format_named
 from marconi_sim.trace.importing import compile_source
@@ -136,15 +141,19 @@ def schedule(
         raise UsageError(
             f"sessions {chosen}: trace '{name}' has {available}; give 1 to {available}"
         )
-    arrival, think_time = arrival_times(trace, arrivals)
-    rows = np.flatnonzero(trace.session < chosen)
-    if arrivals.start == arrivals.gap == "native" and (np.diff(arrival[rows]) < 0).any():
-        notice(
-            f"trace '{name}': its requests are not in order of time;"
-            " sorted by arrival, session, turn, position"
-        )
-    order = rows[np.lexsort((rows, trace.turn[rows], trace.session[rows], arrival[rows]))]
-    return Workload(name, trace, order, arrival[order], think_time[order], arrivals, chosen, recipe)
+    rows, arrival, think_time = arrival_times(trace, arrivals)
+    if arrivals.start == arrivals.gap == "native":
+        in_file = trace.arrival[trace.session < chosen]
+        if (np.diff(in_file) < 0).any():
+            notice(
+                f"trace '{name}': its requests are not in order of time;"
+                " sorted by arrival, session, turn, position"
+            )
+    taken = np.flatnonzero(trace.session[rows] < chosen)
+    by_time = taken[np.argsort(arrival[taken], kind="stable")]
+    return Workload(
+        name, trace, rows[by_time], arrival[by_time], think_time[by_time], arrivals, chosen, recipe
+    )
 
 
 def load_trace(

@@ -23,7 +23,7 @@ from marconi_sim.trace.formats import Format, ImportOptions
 from marconi_sim.trace.lines import read_lines
 
 _KEYS = ("session_id", "turn_id", "ts", "input_tokens", "output_tokens")
-_LOOKS_LIKE = re.compile(rb'^\s*\{.*"(input|output)_tokens"\s*:\s*\[', re.DOTALL)
+_LOOKS_LIKE = re.compile(rb'^\s*\{.*("turn_id"|"(input|output)_tokens"\s*:\s*\[)', re.DOTALL)
 _LARGEST_TOKEN = 2**63 - 1
 _LARGEST_TURN = 2**31 - 1
 

@@ -23,7 +23,10 @@ from marconi_sim.trace.convert import MESSAGE_OPTIONS, Message, Session, message
 from marconi_sim.trace.formats import Format, ImportOptions
 from marconi_sim.trace.lines import read_json_lines
 
-_LOOKS_LIKE = re.compile(rb'^\s*\{.*"messages"\s*:\s*\[', re.DOTALL)
+# A list of messages after a time or inside a request is the log of an API, one request a line.
+_LOOKS_LIKE = re.compile(
+    rb'^\s*\{(?:(?!"(?:timestamp|created|ts|request)"\s*:).)*?"messages"\s*:\s*\[', re.DOTALL
+)
 
 
 def _seconds(value: Any, place: str) -> float:

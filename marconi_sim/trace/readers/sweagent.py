@@ -1,9 +1,9 @@
 """Format `swe-agent`: a folder of trajectories of SWE-agent or mini-SWE-agent, one file each.
 
-A file (`.traj`, `.traj.json`) is an object with `history` (SWE-agent) or `messages` (mini-SWE-agent), a list
-of messages with role and content. Where both are missing, the messages are put together from
-`trajectory`: the first step's `query`, then each step's `response` and `observation`. A session is
-called by its file's path below the folder.
+A file (`.traj`, `.traj.json`) is an object with `history` (SWE-agent) or `messages`
+(mini-SWE-agent), a list of messages with role and content. Where both are missing, the messages are
+put together from `trajectory`: the first step's `query`, then each step's `response` and
+`observation`. A session is called by its file's path below the folder.
 
 Messages of a demonstration (`is_demo`) are part of the history but no requests.
 """

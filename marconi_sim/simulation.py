@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from marconi_sim import __version__
 from marconi_sim.core.outcome import (
@@ -19,6 +20,7 @@ from marconi_sim.core.outcome import (
     STATES,
 )
 from marconi_sim.core.requests import Index, Requests
+from marconi_sim.core.shape import Shape
 from marconi_sim.errors import UsageError
 from marconi_sim.model import Model, load_model
 from marconi_sim.notices import warn
@@ -29,7 +31,9 @@ from marconi_sim.trace.load import Workload, load_trace
 from marconi_sim.units import format_bytes, parse_bytes
 
 DEFAULT_MODEL = "hybrid-7b"
-DEFAULT_CAPACITY = "60GB"  # for a trace without a recipe: the paper's smallest SWE-bench cache in figure 11
+DEFAULT_CAPACITY = (
+    "60GB"  # for a trace without a recipe: the paper's smallest SWE-bench cache in figure 11
+)
 
 
 def _capacity_bytes(capacity: str | int | None, workload: Workload) -> int:
@@ -38,7 +42,9 @@ def _capacity_bytes(capacity: str | int | None, workload: Workload) -> int:
     if isinstance(capacity, str):
         return parse_bytes(capacity)
     if isinstance(capacity, bool) or int(capacity) != capacity:
-        raise UsageError(f"capacity {capacity!r}: expected a whole number of bytes or text like '60GB'")
+        raise UsageError(
+            f"capacity {capacity!r}: expected a whole number of bytes or text like '60GB'"
+        )
     return parse_bytes(str(int(capacity)))
 
 
@@ -51,7 +57,9 @@ def _policy(
     """Return an instance: the user's parameters win over those that the trace's recipe names for the policy."""
     if isinstance(policy, Policy):
         if params:
-            raise UsageError("params: the policy is an instance already; give its class or name instead")
+            raise UsageError(
+                "params: the policy is an instance already; give its class or name instead"
+            )
         return policy
     cls = policy if isinstance(policy, type) else load_policy(policy, search)
     defaults = workload.recipe.policy_defaults.get(cls.name, {}) if workload.recipe else {}
@@ -152,7 +160,9 @@ def simulate(
         "kv_tokens": int(outcome.totals[KV_TOKENS]),
         "missed": {cause: int(missed[i]) for i, cause in enumerate(CAUSES)},
         "seconds": seconds,
-        "synthetic": workload.recipe.synthetic if workload.recipe else bool(compiled.provenance.get("synthetic")),
+        "synthetic": workload.recipe.synthetic
+        if workload.recipe
+        else bool(compiled.provenance.get("synthetic")),
         "sessions_per_second": workload.arrivals.sessions_per_second,
         "response_time": workload.arrivals.response_time,
         "seed": workload.arrivals.seed,
@@ -163,16 +173,17 @@ def simulate(
     return Result(summary, columns)
 
 
-def _flops(shape: Any, tokens: np.ndarray[Any, np.dtype[np.int32]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _flops(shape: Shape, tokens: NDArray[np.int32]) -> NDArray[np.float64]:
     length = tokens.astype(np.float64)
-    return length * (shape.flops_linear + shape.flops_quadratic * length)
+    flops: NDArray[np.float64] = length * (shape.flops_linear + shape.flops_quadratic * length)
+    return flops
 
 
 def _sha256(path: Path | None) -> str | None:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path else None
 
 
-def _session_column(workload: Workload) -> np.ndarray[Any, Any]:
+def _session_column(workload: Workload) -> NDArray[Any]:
     """Return the sessions' names, as numbers if all of them are."""
     names = workload.trace.session_names
     if all(name.isascii() and name.isdigit() and len(name) < 19 for name in names):
