@@ -64,7 +64,7 @@ class Shape(NamedTuple):
         return (
             self.attention * (8 * L * D**2 + 4 * L**2 * D)
             + self.mlp * 16 * L * D**2
-            + self.ssm * (12 * L * D**2 + 16 * L * D * N + 10 * L)
+            + self.ssm * (12 * L * D**2 + 16 * L * D * N + 10 * L * D)
         )
 
 
@@ -86,11 +86,17 @@ def longest_shared(tokens: Tokens, sequences: Iterable[Tokens]) -> int:
 
 
 class LookUp(NamedTuple):
-    """Resident prefix, reusable prefix, and where inserting the input would split an edge."""
+    """Resident prefix, reusable prefix, and the positions of the input that may be checkpointed.
+
+    Attributes:
+        branch_point: where inserting the input would split an edge.
+        input_end: how long the input is.
+    """
 
     matched: int
     reused: int
     branch_point: int | None = None
+    input_end: int = 0
 
 
 class History:
@@ -167,11 +173,13 @@ class RadixCache:
         shape: the model.
         policy: `sglang+` or `marconi`; sets the other arguments, each of which can be replaced.
         alpha: weight of the value in marconi's score.
-        admits: which positions of a sequence get a state: `branch_point`, `sequence_end`.
+        admits: which positions of a sequence get a state: `branch_point`, `input_end`,
+            `sequence_end`.
         evicts: which nodes can be victims: `leaves` or those with `at_most_one_child`.
         touches: what is touched beside new states: the `reused_node` by a look-up, or the whole
             `path` by look-ups and insertions.
-        value: entry -> number, computed when the node is touched and when its edge changes.
+        value: entry -> number, computed when the node is touched, when its edge changes and when it
+            gains or loses a child.
         score: (recency, value) -> number; the smallest is evicted first.
         normalised: whether recency and value are min-max normalised over the candidates; if not,
             the recency is the time.
@@ -253,6 +261,7 @@ class RadixCache:
             matched=matched,
             reused=holders[-1].depth if holders else 0,
             branch_point=matched if matched > deepest else None,
+            input_end=len(tokens),
         )
 
     def insert(self, tokens: Tokens, found: LookUp, now: float | None = None) -> set[int] | None:
@@ -267,6 +276,8 @@ class RadixCache:
         checkpoints = set()
         if "branch_point" in self.admits and found.branch_point is not None:
             checkpoints.add(found.branch_point)
+        if "input_end" in self.admits:
+            checkpoints.add(found.input_end)
         if "sequence_end" in self.admits:
             checkpoints.add(len(tokens))
         checkpoints.discard(0)
@@ -275,6 +286,7 @@ class RadixCache:
         if matched < len(tokens):
             parent = self._node_at(tokens, matched, time)
             self._hang(Node(parent, tokens[matched:], time, self._insertions))
+            self._revalue(parent)
             self.kv_tokens += len(tokens) - matched
         for depth in checkpoints:
             node = self._node_at(tokens, depth, time)
@@ -289,8 +301,13 @@ class RadixCache:
             self._merge_if_idle(node)
 
         end = next((node for node in self._walk(tokens)[0] if node.depth == len(tokens)), None)
+        if end is not None:
+            end.time = time
         while self.bytes > self.capacity_bytes:
             self._evict(end)
+        if end is not None:
+            # As in GDSF, what comes in is valued after its victims have raised the floor.
+            self._revalue(end)
         return checkpoints
 
     def _touch(self, node: Node, time: float) -> None:
@@ -298,9 +315,8 @@ class RadixCache:
         self._revalue(node)
 
     def _revalue(self, node: Node) -> None:
-        if self._value is None:
+        if self._value is None or node.parent is None:
             return
-        assert node.parent is not None
         parent_depth = node.parent.depth
         node.value = self._value(
             Entry(
@@ -356,6 +372,7 @@ class RadixCache:
             del node.parent.children[node.edge[0]]
             self.kv_tokens -= len(node.edge)
             node = node.parent
+            self._revalue(node)
             self._merge_if_idle(node)
 
     def _evict(self, end: Node | None) -> None:
@@ -365,6 +382,7 @@ class RadixCache:
         ]
         if not candidates:
             assert end is not None
+            self._revalue(end)
             candidates = [end]
         times = [node.time for node in candidates]
         values = [node.value for node in candidates]

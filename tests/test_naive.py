@@ -64,10 +64,10 @@ def test_shape_of_the_papers_model():
 
 
 def test_flops_by_hand():
-    # one layer each, D = 2, N = 3, L = 5: 8*5*4 + 4*25*2, 16*5*4, 12*5*4 + 16*5*2*3 + 10*5
+    # one layer each, D = 2, N = 3, L = 5: 8*5*4 + 4*25*2, 16*5*4, 12*5*4 + 16*5*2*3 + 10*5*2
     assert Shape(1, 0, 0, 2, 3).flops(5) == 360
     assert Shape(0, 0, 1, 2, 3).flops(5) == 320
-    assert Shape(0, 1, 0, 2, 3).flops(5) == 770
+    assert Shape(0, 1, 0, 2, 3).flops(5) == 820
 
 
 def test_three_means_three():

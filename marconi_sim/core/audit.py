@@ -50,11 +50,22 @@ def audit_request(length: int, matched: int, reused: int, missed: NDArray[np.int
 
 
 @kernel
-def audit_radix(index: Index, cache: RadixCache, shape: Shape, rules: Rules, capacity: int) -> int:
-    """Check a radix cache against a recount; return 0 or a position in COMPLAINTS. O(nodes)."""
+def audit_radix(
+    index: Index,
+    cache: RadixCache,
+    shape: Shape,
+    rules: Rules,
+    capacity: int,
+    children: NDArray[np.int32],
+    child_xor: NDArray[np.int32],
+) -> int:
+    """Check a radix cache against a recount; return 0 or a position in COMPLAINTS. O(nodes).
+
+    `children` and `child_xor`, int32 (nodes,), are for the recount; their content does not matter.
+    """
     nodes = index.parent.size
-    children = np.zeros(nodes, np.int32)
-    child_xor = np.zeros(nodes, np.int32)
+    children[:] = 0
+    child_xor[:] = 0
     tokens = 0
     states = 0
     for node in range(1, nodes):

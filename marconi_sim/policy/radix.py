@@ -106,13 +106,14 @@ class _Run:
         self, first: int, last: int, values: dict[str, float], until_eviction: bool
     ) -> int:
         rules = self.policy.kernel_rules()
+        recount = np.empty((2, self.index.parent.size), np.int32)
         for i in range(first, last):
             evicted = self.cache.totals[EVICTIONS]
             self._advance(i, i + 1, values, False, True)
             length = int(self.index.depth[self.requests.input_node[i]])
             matched, reused = int(self.outcome.matched[i]), int(self.outcome.reused[i])
             code = audit_request(length, matched, reused, self.outcome.missed[i]) or audit_radix(
-                self.index, self.cache, self.shape, rules, self.capacity
+                self.index, self.cache, self.shape, rules, self.capacity, *recount
             )
             if code:
                 raise CheckError(self.policy.name, i, COMPLAINTS[code])

@@ -1,0 +1,223 @@
+"""`core/jit.py`: what the compile cache must do, in fresh processes over a copy of the package.
+
+A small kernel that takes a policy's hook stands for the replays, which compile longer; one test runs a real one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import REPOSITORY
+
+TINY = '''
+from marconi_sim.core.callee import increment
+from marconi_sim.core.jit import kernel
+
+
+@kernel
+def total(count, params, hook):
+    result = 0.0
+    for i in range(count):
+        result += hook(increment(float(i)), params)
+    return result
+
+
+@kernel
+def read(array, position):
+    return array[position]
+'''
+CALLEE = '''
+from marconi_sim.core.jit import inner
+
+
+@inner
+def increment(x):
+    return x + 1.0
+'''
+POLICY = '''"""A policy."""
+from marconi_sim.policy import RadixPolicy, kernel
+
+
+class Mine(RadixPolicy):
+    """A policy."""
+
+    @staticmethod
+    @kernel
+    def value(entry, params):
+        return params.alpha * entry + {constant}
+'''
+# Prints, for each policy file: what the kernel returns, and how often it was found in the cache and compiled.
+PROBE = '''
+import json, sys
+from pathlib import Path
+from marconi_sim.core import tiny
+from marconi_sim.core.params import make_params
+from marconi_sim.policy.load import load_policy
+
+found = []
+for path in sys.argv[1:]:
+    policy = load_policy(Path(path))
+    value = tiny.total(4, make_params({"alpha": 2.0, "beta": 0.0}), policy.value)
+    stats = getattr(tiny.total, "stats", None)
+    found.append([value] + ([sum(stats.cache_hits.values()), sum(stats.cache_misses.values())] if stats else []))
+print(json.dumps(found))
+'''
+BOUNDS = """
+import numpy as np
+from marconi_sim.core import tiny
+
+try:
+    print(tiny.read(np.arange(10.0)[:4], 6))
+except IndexError:
+    print("IndexError")
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of the package with the small kernel in its core, and two policies."""
+    hidden = shutil.ignore_patterns("__pycache__", "data")
+    shutil.copytree(REPOSITORY / "marconi_sim", tmp_path / "marconi_sim", ignore=hidden)
+    shutil.copytree(REPOSITORY / "policies", tmp_path / "policies", ignore=hidden)
+    (tmp_path / "marconi_sim" / "core" / "tiny.py").write_text(TINY)
+    (tmp_path / "marconi_sim" / "core" / "callee.py").write_text(CALLEE)
+    (tmp_path / "a.py").write_text(POLICY.format(constant=1.0))
+    (tmp_path / "b.py").write_text(POLICY.format(constant=2.0))
+    return tmp_path
+
+
+def start(checkout: Path, code: str, *args: str, **variables: str) -> subprocess.Popen[str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA_", "PYTHON"))}
+    where = {"PYTHONPATH": str(checkout), "NUMBA_CACHE_DIR": str(checkout / "cache")}
+    environment = {key: value for key, value in (kept | where | variables).items() if value}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *args],
+        cwd=checkout,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    return output
+
+
+def probe(checkout: Path, *policies: str, **variables: str) -> Any:
+    """Return [value, hits so far, compilations so far] after each policy."""
+    return json.loads(finish(start(checkout, PROBE, *(f"{name}.py" for name in policies), **variables)))
+
+
+def cached(folder: Path) -> set[str]:
+    return {str(path) for path in folder.rglob("*.nbc")}
+
+
+# The sum of 2 (i + 1) + c over i = 0 .. 3.
+A, B = 24.0, 28.0
+
+
+def test_second_process_compiles_nothing(checkout: Path):
+    assert probe(checkout, "a", "b") == [[A, 0, 1], [B, 0, 2]]
+    files = cached(checkout)
+    assert files
+    assert probe(checkout, "a", "b") == [[A, 1, 0], [B, 2, 0]]
+    assert probe(checkout, "b") == [[B, 1, 0]]
+    assert cached(checkout) == files
+
+
+def test_editing_a_policy_compiles_that_policy_again(checkout: Path):
+    probe(checkout, "a", "b")
+    (checkout / "b.py").write_text(POLICY.format(constant=3.0))
+    assert probe(checkout, "a", "b") == [[A, 1, 0], [32.0, 1, 1]]
+    assert probe(checkout, "a", "b") == [[A, 1, 0], [32.0, 2, 0]]
+
+
+def test_editing_a_callee_in_another_file_leaves_nothing_stale(checkout: Path):
+    probe(checkout, "a")
+    callee = checkout / "marconi_sim" / "core" / "callee.py"
+    callee.write_text(CALLEE.replace("1.0", "2.0"))
+    assert probe(checkout, "a") == [[A + 8.0, 0, 1]]
+    assert probe(checkout, "a") == [[A + 8.0, 1, 0]]
+
+
+def test_deleting_a_cached_policy_does_not_break_the_others(checkout: Path):
+    probe(checkout, "a", "b")
+    (checkout / "a.py").unlink()
+    assert probe(checkout, "b") == [[B, 1, 0]]
+
+
+def test_two_policies_of_one_name_do_not_meet(checkout: Path):
+    other = checkout / "other"
+    other.mkdir()
+    (other / "a.py").write_text(POLICY.format(constant=2.0))
+    assert probe(checkout, "a", "other/a") == [[A, 0, 1], [B, 0, 2]]
+    assert probe(checkout, "other/a", "a") == [[B, 1, 0], [A, 2, 0]]
+
+
+def test_bounds_checks_have_their_own_cache_entries(checkout: Path):
+    def read(flag: str) -> str:
+        return finish(start(checkout, BOUNDS, NUMBA_BOUNDSCHECK=flag)).strip()
+
+    assert read("0") == "6.0"
+    assert read("1") == "IndexError"
+    assert read("0") == "6.0"
+    assert read("1") == "IndexError"
+
+
+def test_interpreted_gives_the_same_values(checkout: Path):
+    assert probe(checkout, "a", "b", NUMBA_DISABLE_JIT="1") == [[A], [B]]
+    assert not cached(checkout)
+
+
+def test_package_in_a_folder_that_cannot_be_written(checkout: Path):
+    for folder in (checkout, checkout / "marconi_sim" / "core", checkout / "marconi_sim" / "policy"):
+        (folder / "__pycache__").write_text("not a folder: root may write anywhere")
+    variables = {"NUMBA_CACHE_DIR": "", "HOME": str(checkout / "home"), "XDG_CACHE_HOME": str(checkout / "home")}
+    assert probe(checkout, "a", **variables) == [[A, 0, 1]]
+    assert cached(checkout / "home")
+    assert probe(checkout, "a", **variables) == [[A, 1, 0]]
+
+
+def test_nowhere_to_write_a_cache(checkout: Path):
+    for folder in (checkout, checkout / "marconi_sim" / "core", checkout / "marconi_sim" / "policy"):
+        (folder / "__pycache__").write_text("not a folder")
+    variables = {"NUMBA_CACHE_DIR": "", "HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null"}
+    assert probe(checkout, "a", **variables)[0][0] == A
+
+
+def test_two_processes_fill_one_cache_at_once(checkout: Path):
+    at_once = [start(checkout, PROBE, f"{first}.py", f"{second}.py") for first, second in ("ab", "ba")]
+    values = [[row[0] for row in json.loads(finish(process))] for process in at_once]
+    assert values == [[A, B], [B, A]]
+    assert probe(checkout, "a", "b") == [[A, 1, 0], [B, 2, 0]]
+
+
+def test_a_real_policy_compiles_once(checkout: Path):
+    lines = [
+        {"session_id": 0, "turn_id": i, "ts": i, "input_tokens": [1, 2, 3, i], "output_tokens": [i]} for i in range(4)
+    ]
+    (checkout / "t.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    code = (
+        "import marconi_sim as ms\n"
+        "from marconi_sim.core.replay_radix import replay_radix\n"
+        "r = ms.simulate('./t.jsonl', policy='sglang+', capacity=10**8)\n"
+        "print(r.summary['reused_tokens'], r.summary['evictions'], sum(replay_radix.stats.cache_misses.values()))"
+    )
+    first = finish(start(checkout, code)).split()
+    files = cached(checkout)
+    assert files
+    second = finish(start(checkout, code)).split()
+    assert first[:2] == second[:2]
+    assert int(first[1]) > 0
+    assert (first[2], second[2]) == ("1", "0")
+    assert cached(checkout) == files
