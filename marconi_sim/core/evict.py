@@ -36,7 +36,8 @@ class Hooks(NamedTuple):
 
     value: (Entry, params) -> float. What an entry is worth; computed anew when it is touched and when its edge or
         its children change.
-    score: (recency, value, params) -> float. A weighted sum of both; the entry with the lowest score goes first.
+    score: (recency, value, params) -> float. A weighted sum of both that does not fall when recency rises; the entry
+        with the lowest score goes first.
     """
 
     value: Callable[..., float]
@@ -51,6 +52,7 @@ class Entry(NamedTuple):
     state_bytes: int. Bytes of its recurrent state, 0 if it holds none.
     flops: float. F(depth) - F(parent_depth): what its reuse saves beyond its parent's.
     hits: int. How often its state was reused.
+    time: float. Its last touch: look-ups and insertions so far, or seconds.
     floor: float. Score of the last victim, 0 before the first eviction (for policies that age entries).
     """
 
@@ -60,6 +62,7 @@ class Entry(NamedTuple):
     state_bytes: int
     flops: float
     hits: int
+    time: float
     floor: float
 
 
@@ -74,6 +77,7 @@ def _entry_at(index: Index, cache: RadixCache, shape: Shape, node: int) -> Entry
         shape.state_bytes if cache.flags[node] & STATE else 0,
         prefill_flops(shape, depth) - prefill_flops(shape, parent_depth),
         cache.hits[node],
+        cache.time[node],
         cache.clock[FLOOR],
     )
 

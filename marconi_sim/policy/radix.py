@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -87,6 +88,11 @@ class _Run:
             raise UserError(
                 f"policy '{self.policy.name}': its value() or score() cannot be compiled ({reason.strip()});"
                 " numba compiles both in nopython mode, and they allocate nothing"
+            ) from error
+        except ArithmeticError as error:
+            raise UserError(
+                f"policy '{self.policy.name}': its value() or score() failed ({error}),"
+                f" after request {first} in processing order; mend the policy"
             ) from error
         if self.cache.clock[NOT_A_NUMBER]:
             raise UserError(
@@ -216,6 +222,36 @@ class RadixPolicy(Policy):
         cache = new_radix_cache(nodes, entries, outcome.totals)
         return _Run(self, index, requests, shape, capacity, check, cache, outcome)
 
+    def _check_score(self, values: dict[str, float]) -> None:
+        """Raise unless `score` is what the search for victims relies on.
+
+        Raises:
+            UserError: it is not a weighted sum, or it falls when recency rises.
+        """
+        plain = getattr(self.score, "py_func", self.score)
+        params = make_params(values)
+        probes = ((0, 0), (1, 0), (0, 1), (0.25, 0.5), (0.5, 0.125), (1, 1), (3, 7), (1e6, 1e3))
+        try:
+            scores = [float(plain(float(r), float(v), params)) for r, v in probes]
+        except Exception as error:
+            raise UserError(
+                f"policy '{self.name}': its score() failed ({type(error).__name__}: {error})"
+            ) from error
+        nothing, of_time, of_value = scores[0], scores[1] - scores[0], scores[2] - scores[0]
+        for (recency, value), got in zip(probes, scores, strict=True):
+            expected = nothing + of_time * recency + of_value * value
+            if not math.isclose(got, expected, rel_tol=1e-9, abs_tol=1e-9):
+                raise UserError(
+                    f"policy '{self.name}': score(recency, value) is not a weighted sum of the two"
+                    f" ({got:g} at ({recency:g}, {value:g}), a weighted sum would be {expected:g});"
+                    " put other arithmetic into value()"
+                )
+        if of_time < 0:
+            raise UserError(
+                f"policy '{self.name}': score() falls when recency rises;"
+                " to evict the newest first, put the time into value() with normalised = False"
+            )
+
     def replay(
         self, index: Index, requests: Requests, shape: Shape, capacity: int, *, check: bool = False
     ) -> Replayed:
@@ -224,6 +260,7 @@ class RadixPolicy(Policy):
         values = {k: v for k, v in self.params.items() if not isinstance(v, str)}
         tuned = [k for k, v in self.params.items() if v == BOOTSTRAP]
         values |= {k: self.bootstrap_grid[k][0] for k in tuned}
+        self._check_score(values)
         run.advance(0, 0, values)  # compiles
         started = time.perf_counter()
         findings: dict[str, Any] = {}
