@@ -29,6 +29,7 @@ from marconi_sim.core.radix import (
 )
 from marconi_sim.core.requests import Index
 from marconi_sim.core.shape import Shape, prefill_flops
+from marconi_sim.core.victim import find_victim, scan_for_victim
 
 
 class Hooks(NamedTuple):
@@ -125,11 +126,11 @@ def evict_until_it_fits(
     order = cache.order
     while bytes_held(cache, shape) > capacity:
         _settle(index, cache, shape, rules, params, hooks)
-        victim, score = recent.find_victim(
+        victim, score = find_victim(
             order, index.depth, cache.created, rules.normalised, params, hooks.score
         )
         if verify:
-            scanned, _ = recent.scan_for_victim(
+            scanned, _ = scan_for_victim(
                 order, index.depth, cache.created, rules.normalised, params, hooks.score
             )
             agreed = agreed and scanned == victim

@@ -5,30 +5,25 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numba.core.errors import NumbaError
 
-from marconi_sim.core.audit import COMPLAINTS, audit_radix, audit_request
-from marconi_sim.core.evict import Entry, Hooks
+from marconi_sim.core.evict import Entry
 from marconi_sim.core.jit import kernel
-from marconi_sim.core.outcome import EVICTIONS, Outcome, new_outcome
+from marconi_sim.core.outcome import EVICTIONS, new_outcome
 from marconi_sim.core.params import make_params
 from marconi_sim.core.radix import (
-    NOT_A_NUMBER,
-    RadixCache,
     Rules,
-    copy_radix_cache,
     new_radix_cache,
 )
-from marconi_sim.core.replay_radix import UNLIMITED, replay_radix, replay_unlimited
+from marconi_sim.core.replay_radix import UNLIMITED
 from marconi_sim.core.requests import Index, Requests
 from marconi_sim.core.shape import Shape
 from marconi_sim.errors import UserError
-from marconi_sim.policy.base import CheckError, Policy, Replayed
+from marconi_sim.policy.base import Policy, Replayed
 from marconi_sim.policy.parameter import Parameter
+from marconi_sim.policy.radix_run import RadixRun
 
 BOOTSTRAP = "bootstrap"
 
@@ -43,95 +38,6 @@ def no_value(entry: Entry, params: Any) -> float:
 def recency_only(recency: float, value: float, params: Any) -> float:
     """Evict the least recently touched entry."""
     return recency
-
-
-@dataclass
-class _Run:
-    """A cache in the middle of a replay."""
-
-    policy: RadixPolicy
-    index: Index
-    requests: Requests
-    shape: Shape
-    capacity: int
-    check: bool
-    cache: RadixCache
-    outcome: Outcome
-
-    def advance(
-        self, first: int, last: int, values: dict[str, float], until_eviction: bool = False
-    ) -> int:
-        """Replay the requests [first, last) with these parameters; return the number of the next request."""
-        if self.check:
-            return self._advance_checked(first, last, values, until_eviction)
-        return self._advance(first, last, values, until_eviction, False)
-
-    def _advance(
-        self, first: int, last: int, values: dict[str, float], until_eviction: bool, verify: bool
-    ) -> int:
-        rules = self.policy.kernel_rules()
-        if self.capacity == UNLIMITED:
-            replay_unlimited(
-                self.index, self.cache, self.shape, rules, self.requests, first, last, self.outcome
-            )
-            return last
-        try:
-            done, agreed = replay_radix(
-                self.index, self.cache, self.shape, rules, self.capacity, self.requests, first, last,
-                until_eviction, verify, self.outcome, make_params(values),
-                Hooks(self.policy.value, self.policy.score),
-            )  # fmt: skip
-        except NumbaError as error:
-            reason = next(
-                (line for line in str(error).splitlines() if line.strip()), "unknown reason"
-            )
-            raise UserError(
-                f"policy '{self.policy.name}': its value() or score() cannot be compiled ({reason.strip()});"
-                " numba compiles both in nopython mode, and they allocate nothing"
-            ) from error
-        except ArithmeticError as error:
-            raise UserError(
-                f"policy '{self.policy.name}': its value() or score() failed ({error}),"
-                f" after request {first} in processing order; mend the policy"
-            ) from error
-        if self.cache.clock[NOT_A_NUMBER]:
-            raise UserError(
-                f"policy '{self.policy.name}': its value() or score() returned a number that is not finite,"
-                f" between requests {first} and {done} in processing order; mend the policy"
-            )
-        if not agreed:
-            raise CheckError(
-                self.policy.name,
-                first,
-                "the victim found is not the entry with the lowest score"
-                " (is score() a weighted sum of recency and value?)",
-            )
-        return done
-
-    def _advance_checked(
-        self, first: int, last: int, values: dict[str, float], until_eviction: bool
-    ) -> int:
-        rules = self.policy.kernel_rules()
-        recount = np.empty((2, self.index.parent.size), np.int32)
-        for i in range(first, last):
-            evicted = self.cache.totals[EVICTIONS]
-            self._advance(i, i + 1, values, False, True)
-            length = int(self.index.depth[self.requests.input_node[i]])
-            matched, reused = int(self.outcome.matched[i]), int(self.outcome.reused[i])
-            code = audit_request(length, matched, reused, self.outcome.missed[i]) or audit_radix(
-                self.index, self.cache, self.shape, rules, self.capacity, *recount
-            )
-            if code:
-                raise CheckError(self.policy.name, i, COMPLAINTS[code])
-            if until_eviction and self.cache.totals[EVICTIONS] > evicted:
-                return i + 1
-        return last
-
-    def fork(self) -> _Run:
-        """Return an independent run in the same state."""
-        cache = copy_radix_cache(self.cache)
-        outcome = new_outcome(self.requests.input_node.size)._replace(totals=cache.totals)
-        return replace(self, cache=cache, outcome=outcome)
 
 
 class RadixPolicy(Policy):
@@ -203,7 +109,7 @@ class RadixPolicy(Policy):
 
     def _start(
         self, index: Index, requests: Requests, shape: Shape, capacity: int, check: bool
-    ) -> _Run:
+    ) -> RadixRun:
         nodes = index.parent.size
         tokens = int(
             index.depth.sum(dtype=np.int64) - index.depth[index.parent[1:]].sum(dtype=np.int64)
@@ -220,7 +126,7 @@ class RadixPolicy(Policy):
             requests = requests._replace(time=np.empty(0))
         outcome = new_outcome(requests.input_node.size)
         cache = new_radix_cache(nodes, entries, outcome.totals)
-        return _Run(self, index, requests, shape, capacity, check, cache, outcome)
+        return RadixRun(self, index, requests, shape, capacity, check, cache, outcome)
 
     def _check_score(self, values: dict[str, float]) -> None:
         """Raise unless `score` is what the search for victims relies on.
@@ -271,7 +177,7 @@ class RadixPolicy(Policy):
         return Replayed(run.outcome, findings, time.perf_counter() - started)
 
     def _bootstrap(
-        self, run: _Run, parameter: str, values: dict[str, float]
+        self, run: RadixRun, parameter: str, values: dict[str, float]
     ) -> tuple[int, dict[str, Any]]:
         """Choose a parameter by replaying the start of the trace (DESIGN section 5, Alpha; paper section 4.3).
 
