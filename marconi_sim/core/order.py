@@ -363,6 +363,8 @@ def find_victim(
     _bring_up_to_date(order, slope)
     largest = max(abs(field.lowest), abs(field.highest))
     margin = _ROUNDING * (abs(field.latest) + abs(slope) * largest)
+    if score(1.0, 0.0, params) == score(0.0, 0.0, params):
+        margin += field.latest - field.earliest  # recency counts for nothing: entries of any age can be equal
     limit = tree[1, TIME] + slope * tree[1, VALUE] + margin
     slots = order.size[WIDTH]
     order.stack[0] = 1
