@@ -76,6 +76,15 @@ def entries(kind: str, search: Iterable[str | Path] = ()) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
+def origin(path: Path) -> str:
+    """Return where a file comes from, for people: `shipped: policies/marconi.py`, or its path."""
+    inside = path.resolve()
+    for root, kinds in ((shipped(), tuple(KINDS)), (_PACKAGE, ("models",))):
+        if inside.parent in [root.resolve() / kind for kind in kinds]:
+            return f"shipped: {inside.parent.name}/{inside.name}"
+    return str(path)
+
+
 def is_path(value: str) -> bool:
     """Tell whether a value means a file: it has a path separator, or an ending and exists."""
     separators = {os.sep, "/"} | ({os.altsep} if os.altsep else set())

@@ -141,7 +141,7 @@ def simulate(
     summary = {
         "trace": workload.name,
         "policy": chosen.name,
-        "params": {**chosen.params, **findings},
+        "params": dict(chosen.params),
         "model": shape_of.name,
         "accounting": shape_of.accounting,
         "capacity_bytes": capacity_bytes,
@@ -158,6 +158,7 @@ def simulate(
         "bypassed": int(outcome.totals[BYPASSED]),
         "states": int(outcome.totals[STATES]),
         "kv_tokens": int(outcome.totals[KV_TOKENS]),
+        **findings,
         "missed": {cause: int(missed[i]) for i, cause in enumerate(CAUSES)},
         "seconds": seconds,
         "synthetic": workload.recipe.synthetic

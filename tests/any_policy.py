@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import strategies
+
 from marconi_sim.policy import Entry, Parameter, RadixPolicy, kernel
 
 VALUES = tuple(strategies.VALUES)
@@ -39,9 +40,7 @@ class AnyPolicy(RadixPolicy):
             return recency + params.alpha * value
         if params.score_kind == 1:  # value
             return value
-        if params.score_kind == 2:  # mostly value
-            return 0.25 * recency + 3.0 * value - 1.0
-        return -recency  # the newest first: not a score that a policy may have
+        return 0.25 * recency + 3.0 * value - 1.0
 
 
 def policy_for(variant: dict[str, Any], clock: str) -> AnyPolicy:

@@ -110,6 +110,7 @@ def show_policy(name: str, search: tuple[str, ...], as_json: bool) -> None:
     """Show what a policy (a name or a file) declares, and its parameters."""
     import inspect
 
+    from marconi_sim.catalogue import origin
     from marconi_sim.policy.load import load_policy
 
     policy = load_policy(name, search)
@@ -130,7 +131,9 @@ def show_policy(name: str, search: tuple[str, ...], as_json: bool) -> None:
         return
     click.echo(inspect.getdoc(policy))
     click.echo()
-    _print_facts(policy.name, {**policy.rules(), "file": str(policy.path)})
+    _print_facts(
+        policy.name, {**policy.rules(), "file": origin(policy.path) if policy.path else "none"}
+    )
     if parameters:
         click.echo()
         _print_facts(
@@ -148,6 +151,7 @@ def show_policy(name: str, search: tuple[str, ...], as_json: bool) -> None:
 @json_option
 def show_model(name: str, as_json: bool) -> None:
     """Show what a model (a name or a file) costs: bytes of KV and state, FLOPs by kind of layer."""
+    from marconi_sim.catalogue import origin
     from marconi_sim.model import load_model
     from marconi_sim.units import format_bytes
 
@@ -188,7 +192,7 @@ def show_model(name: str, as_json: bool) -> None:
                 + ")"
                 for length, flops in ((n, model.flops_by_layer(n)) for n in lengths)
             },
-            "file": str(model.path),
+            "file": origin(model.path),
         },
     )
 

@@ -173,11 +173,12 @@ def _print_tables(workload: Workload, result: Result, bounds: dict[str, Result])
 
     console = Console(highlight=False)
     summary = result.summary
-    synthetic = " SYNTHETIC" if summary["synthetic"] else ""
+    title = workload.recipe.title if workload.recipe else "no recipe"
+    synthetic = "" if "SYNTHETIC" in title or not summary["synthetic"] else " SYNTHETIC"
     console.print(
-        f"[bold]{summary['trace']}[/]{synthetic}: {summary['requests']:,} requests of {summary['sessions']:,}"
-        f" sessions, {summary['input_tokens']:,} input tokens;"
-        f" model {summary['model']}, cache {format_bytes(summary['capacity_bytes'])}"
+        f"[bold]{summary['trace']}[/]{synthetic} ({title})\n{summary['requests']:,} requests of"
+        f" {summary['sessions']:,} sessions, {summary['input_tokens']:,} input tokens\n"
+        f"model {summary['model']}, cache {format_bytes(summary['capacity_bytes'])}"
     )
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     table.add_column("policy")
@@ -210,11 +211,15 @@ def _print_tables(workload: Workload, result: Result, bounds: dict[str, Result])
         if name in bounds:
             add(name, bounds[name].summary, "dim")
     console.print(table)
-    settings = ", ".join(
-        f"{key}={value}" for key, value in summary["params"].items() if value is not None
-    )
+    settings = ", ".join(f"{key}={value}" for key, value in summary["params"].items())
+    for key, value in summary["params"].items():
+        if value == "bootstrap" and summary[f"tuned_{key}"] is not None:
+            settings += (
+                f"; chose {key}={summary[f'tuned_{key}']:g}"
+                f" (first eviction at request {summary['first_eviction_request']:,})"
+            )
     if settings:
-        console.print(f"{summary['policy']}: {settings}")
+        console.print(f"{summary['policy']}: {settings}\n")
 
     causes = Table(box=box.SIMPLE_HEAD, padding=(0, 1), title="input tokens", title_justify="left")
     for title in ("tokens", "share"):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from marconi_sim.core import order as recent
 from marconi_sim.core.index import NONE, ROOT
 from marconi_sim.core.jit import inner
-from marconi_sim.core.order import Order, new_order
+from marconi_sim.core.order import Order, copy_order, new_order
 from marconi_sim.core.outcome import BYPASSED, KV_TOKENS, STATES
 from marconi_sim.core.requests import Index
 from marconi_sim.core.seen import SEEN
@@ -105,11 +105,25 @@ def new_radix_cache(nodes: int, entries: int, totals: NDArray[np.int64]) -> Radi
         hits=np.zeros(nodes, np.int32),
         slot=np.full(nodes, NONE, np.int32),
         order=order,
-        changed=np.zeros(order.node.size, np.int32),
+        changed=np.empty(order.node.size, np.int32),
         changed_count=np.zeros(1, np.int64),
         totals=totals,
         clock=np.zeros(4, np.float64),
     )
+
+
+def copy_radix_cache(cache: RadixCache) -> RadixCache:
+    """Return an independent copy."""
+    count = cache.changed_count[0]
+    changed = np.empty_like(cache.changed)
+    changed[:count] = cache.changed[:count]
+    order = copy_order(cache.order)
+    arrays = {
+        name: array.copy()
+        for name, array in cache._asdict().items()
+        if name not in ("order", "changed")
+    }
+    return RadixCache(order=order, changed=changed, **arrays)
 
 
 @inner
@@ -141,15 +155,8 @@ def _mark_changed(cache: RadixCache, node: int) -> None:
     """List a cache node that has a place in the order for a new value."""
     if cache.slot[node] == NONE or cache.flags[node] & CHANGED:
         return
+    # An entry is listed once, and none goes while it is listed but those that `remove` drops: there is room.
     count = cache.changed_count[0]
-    if count == cache.changed.size:  # at most half of them still have a place
-        count = 0
-        for other in cache.changed:
-            if cache.slot[other] != NONE:
-                cache.changed[count] = other
-                count += 1
-            else:
-                cache.flags[other] &= ~CHANGED
     cache.changed[count] = node
     cache.changed_count[0] = count + 1
     cache.flags[node] |= CHANGED
