@@ -146,6 +146,8 @@ def find_victim(
     bring_up_to_date(order, slope)
     largest = max(abs(field.lowest), abs(field.highest))
     margin = _ROUNDING * (abs(field.latest) + abs(slope) * largest)
+    if score(1.0, 0.0, params) == score(0.0, 0.0, params):
+        margin += field.latest - field.earliest  # without recency, entries of any age can be equal
     limit = tree[1, TIME] + slope * tree[1, VALUE] + margin
     slots = order.size[WIDTH]
     order.stack[0] = 1
