@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marconi_sim import __version__
+from marconi_sim.core.departures import Departures
 from marconi_sim.core.outcome import (
     BYPASSED,
     CAUSES,
@@ -24,6 +25,7 @@ from marconi_sim.core.shape import Shape
 from marconi_sim.errors import UsageError
 from marconi_sim.model import Model, load_model
 from marconi_sim.notices import warn
+from marconi_sim.policy.artifact import departures_of, name_of, replay_departing
 from marconi_sim.policy.base import Policy
 from marconi_sim.policy.load import load_policy
 from marconi_sim.result import Result, missed_columns
@@ -86,6 +88,7 @@ def simulate(
     capacity: str | int | None = None,
     model: str | Path | Model = DEFAULT_MODEL,
     params: Mapping[str, Any] | None = None,
+    rules: str | Departures = "paper",
     check: bool = False,
     search: Iterable[str | Path] = (),
 ) -> Result:
@@ -97,6 +100,8 @@ def simulate(
         capacity: bytes, as a number or as text with a unit; default: what the trace's recipe says.
         model: a shipped model's name, the path of a model file, or a `Model`.
         params: the policy's parameters.
+        rules: `paper`; `artifact`, the rules of the authors' published code, for the policies that they published; or
+            `Departures`, any combination of the two.
         check: check every invariant after every request; slower.
         search: the user's catalogue folders.
 
@@ -116,7 +121,14 @@ def simulate(
     index = Index(compiled.parent, compiled.depth)
     requests = Requests(compiled.input_node[rows], compiled.end_node[rows], workload.arrival)
     shape = shape_of.shape
-    outcome, findings, seconds = chosen.replay(index, requests, shape, capacity_bytes, check=check)
+    departures = departures_of(rules)
+    if rules == "paper":
+        replayed = chosen.replay(index, requests, shape, capacity_bytes, check=check)
+    else:
+        replayed = replay_departing(
+            chosen, index, requests, shape_of, capacity_bytes, departures, check=check
+        )
+    outcome, findings, seconds = replayed
 
     input_tokens = compiled.depth[requests.input_node]
     total_flops = _flops(shape, input_tokens)
@@ -142,6 +154,7 @@ def simulate(
         "trace": workload.name,
         "policy": chosen.name,
         "params": dict(chosen.params),
+        "rules": name_of(departures),
         "model": shape_of.name,
         "accounting": shape_of.accounting,
         "capacity_bytes": capacity_bytes,

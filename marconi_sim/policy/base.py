@@ -45,11 +45,14 @@ class Policy:
     Attributes:
         name: what the policy is called in results: the stem of its file.
         path: its file.
+        published: whether the paper's authors published this policy, so that it can be replayed under their code's rules
+            (`marconi_sim.policy.artifact`).
         params: every parameter by name.
     """
 
     name: ClassVar[str] = ""
     path: ClassVar[Path | None] = None
+    published: ClassVar[bool] = False
 
     def __init__(self, **params: Any) -> None:
         known = self.parameters()

@@ -1,0 +1,263 @@
+"""The radix tree of the published code's caches: every node knows its children in the order in which they came.
+
+Like `core/radix.py` it marks the prefix index, whose nodes are the only places where anything happens, but it spells the
+cache's tree out, because two departures depend on the order of a walk through it. It is kept for exactness, not for
+speed: a search for a victim scans all nodes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marconi_sim.core.departures import Departures
+from marconi_sim.core.index import NONE, ROOT
+from marconi_sim.core.jit import inner
+from marconi_sim.core.outcome import KV_TOKENS, STATES
+from marconi_sim.core.radix import HAD_STATE, STATE, WAS_RESIDENT, Rules
+from marconi_sim.core.requests import Index
+from marconi_sim.core.seen import SEEN
+from marconi_sim.core.shape import Shape
+
+
+class Setting(NamedTuple):
+    """What a replay does not change.
+
+    shape: the model's costs.
+    mlp_linear, mlp_quadratic: float. For a parent at depth p, departure B1 adds mlp_linear * p + mlp_quadratic * p^2
+        FLOPs to what a node saves.
+    rules: what the policy declares; `max_children` 0 or 1, `touch_path` and `normalised` are used.
+    departures: the switches.
+    capacity: int. Bytes.
+    """
+
+    shape: Shape
+    mlp_linear: float
+    mlp_quadratic: float
+    rules: Rules
+    departures: Departures
+    capacity: int
+
+
+class ArtifactTree(NamedTuple):
+    """The state of a cache. A *cache node* is an index node that owns itself; all links are between cache nodes.
+
+    flags: uint8 (nodes,). SEEN, WAS_RESIDENT, STATE and HAD_STATE of `core/radix.py`.
+    owner: int32 (nodes,). The cache node on whose edge an index node lies; NONE where no KV is resident.
+    above: int32 (nodes,). Parent in the cache's tree; NONE for the root.
+    first, last: int32 (nodes,). Oldest and newest child, NONE if there is none.
+    before, after: int32 (nodes,). Older and newer sibling.
+    children: int32 (nodes,). Number of children.
+    time: float64 (nodes,). Last touch.
+    created: int32 (nodes,). Serial number of the cache node's creation.
+    candidates: int32 (nodes,), score, value: float64 (nodes,). Scratch of the search for a victim.
+    totals: int64 (5,). As in `Outcome`, shared with it.
+    clock: int64 (3,). See NOW, CREATED and ROUNDS.
+    """
+
+    flags: NDArray[np.uint8]
+    owner: NDArray[np.int32]
+    above: NDArray[np.int32]
+    first: NDArray[np.int32]
+    last: NDArray[np.int32]
+    before: NDArray[np.int32]
+    after: NDArray[np.int32]
+    children: NDArray[np.int32]
+    time: NDArray[np.float64]
+    created: NDArray[np.int32]
+    candidates: NDArray[np.int32]
+    score: NDArray[np.float64]
+    value: NDArray[np.float64]
+    totals: NDArray[np.int64]
+    clock: NDArray[np.int64]
+
+
+# Positions in `ArtifactTree.clock`: time, next serial number of a cache node, and how often room had to be made.
+NOW, CREATED, ROUNDS = range(3)
+
+
+def new_artifact_tree(nodes: int, totals: NDArray[np.int64]) -> ArtifactTree:
+    """Return an empty cache over an index of `nodes` nodes."""
+    flags = np.zeros(nodes, np.uint8)
+    flags[ROOT] = SEEN | WAS_RESIDENT
+    owner = np.full(nodes, NONE, np.int32)
+    owner[ROOT] = ROOT
+    above, first, last, before, after = (np.full(nodes, NONE, np.int32) for _ in range(5))
+    return ArtifactTree(
+        flags=flags,
+        owner=owner,
+        above=above,
+        first=first,
+        last=last,
+        before=before,
+        after=after,
+        children=np.zeros(nodes, np.int32),
+        time=np.zeros(nodes, np.float64),
+        created=np.zeros(nodes, np.int32),
+        candidates=np.empty(nodes, np.int32),
+        score=np.empty(nodes, np.float64),
+        value=np.empty(nodes, np.float64),
+        totals=totals,
+        clock=np.zeros(3, np.int64),
+    )
+
+
+def copy_artifact_tree(tree: ArtifactTree) -> ArtifactTree:
+    """Return an independent copy."""
+    return ArtifactTree(*(array.copy() for array in tree))
+
+
+@inner
+def bytes_held(tree: ArtifactTree, shape: Shape) -> int:
+    """Return the bytes that the cache holds now."""
+    return shape.kv_bytes * tree.totals[KV_TOKENS] + shape.state_bytes * tree.totals[STATES]
+
+
+@inner
+def deepest_resident(index: Index, tree: ArtifactTree, node: int) -> int:
+    """Return the index node where the resident part of the path to `node` ends."""
+    while tree.owner[node] == NONE:
+        node = index.parent[node]
+    return node
+
+
+@inner
+def next_in_walk(tree: ArtifactTree, node: int) -> int:
+    """Return the cache node after `node` in a depth-first walk, older children first; NONE at the end."""
+    if tree.first[node] != NONE:
+        return tree.first[node]
+    while node != ROOT and tree.after[node] == NONE:
+        node = tree.above[node]
+    return tree.after[node]
+
+
+@inner
+def _append_child(tree: ArtifactTree, parent: int, child: int) -> None:
+    newest = tree.last[parent]
+    tree.above[child] = parent
+    tree.before[child] = newest
+    tree.after[child] = NONE
+    if newest == NONE:
+        tree.first[parent] = child
+    else:
+        tree.after[newest] = child
+    tree.last[parent] = child
+    tree.children[parent] += 1
+
+
+@inner
+def _put_between(tree: ArtifactTree, node: int, older: int, newer: int) -> None:
+    """Make `node`, whose parent is set, the only child between two siblings (NONE: it is the first, the last)."""
+    parent = tree.above[node]
+    tree.before[node] = older
+    tree.after[node] = newer
+    if older == NONE:
+        tree.first[parent] = node
+    else:
+        tree.after[older] = node
+    if newer == NONE:
+        tree.last[parent] = node
+    else:
+        tree.before[newer] = node
+
+
+@inner
+def _unlink(tree: ArtifactTree, node: int) -> None:
+    parent, older, newer = tree.above[node], tree.before[node], tree.after[node]
+    if older == NONE:
+        tree.first[parent] = newer
+    else:
+        tree.after[older] = newer
+    if newer == NONE:
+        tree.last[parent] = older
+    else:
+        tree.before[newer] = older
+    tree.children[parent] -= 1
+
+
+@inner
+def _own_upwards(index: Index, tree: ArtifactTree, node: int, old: int, new: int) -> None:
+    """Give the index nodes from `node` up that `old` owns to `new`."""
+    while tree.owner[node] == old:
+        tree.owner[node] = new
+        node = index.parent[node]
+
+
+@inner
+def _name(tree: ArtifactTree, node: int) -> None:
+    """Note when a new cache node came."""
+    tree.time[node] = tree.clock[NOW]
+    tree.created[node] = tree.clock[CREATED]
+    tree.clock[CREATED] += 1
+
+
+@inner
+def split(index: Index, tree: ArtifactTree, node: int) -> None:
+    """Put a cache node without a state at an index node inside an edge; it takes its child's place among siblings."""
+    below = tree.owner[node]
+    tree.above[node] = tree.above[below]
+    _put_between(tree, node, tree.before[below], tree.after[below])
+    tree.first[node] = tree.last[node] = NONE
+    tree.children[node] = 0
+    _append_child(tree, node, below)
+    _own_upwards(index, tree, node, below, node)
+    _name(tree, node)
+
+
+@inner
+def add_leaf(index: Index, tree: ArtifactTree, node: int) -> None:
+    """Make the path to an index node resident; what is above its new part must be a cache node."""
+    up = node
+    while tree.owner[up] == NONE:
+        tree.owner[up] = node
+        tree.flags[up] |= WAS_RESIDENT
+        up = index.parent[up]
+    tree.first[node] = tree.last[node] = NONE
+    tree.children[node] = 0
+    _append_child(tree, up, node)
+    tree.totals[KV_TOKENS] += index.depth[node] - index.depth[up]
+    _name(tree, node)
+
+
+@inner
+def checkpoint(index: Index, tree: ArtifactTree, node: int) -> None:
+    """Store a recurrent state at a resident index node, which becomes a cache node if it is none."""
+    if tree.owner[node] != node:
+        split(index, tree, node)
+    if not tree.flags[node] & STATE:
+        tree.flags[node] |= STATE | HAD_STATE
+        tree.totals[STATES] += 1
+
+
+@inner
+def _merge_into_child(
+    index: Index, tree: ArtifactTree, departures: Departures, node: int
+) -> None:
+    child = tree.first[node]
+    if departures.merge_keeps_later:  # C5
+        tree.time[child] = max(tree.time[child], tree.time[node])
+    tree.above[child] = tree.above[node]
+    _put_between(tree, child, tree.before[node], tree.after[node])
+    _own_upwards(index, tree, node, node, child)
+
+
+@inner
+def remove(index: Index, tree: ArtifactTree, departures: Departures, node: int) -> int:
+    """Evict a cache node that has at most one child; return the node that is a leaf now because of that, or NONE."""
+    while True:
+        if tree.flags[node] & STATE:
+            tree.flags[node] &= ~STATE
+            tree.totals[STATES] -= 1
+        if tree.children[node] == 1:
+            _merge_into_child(index, tree, departures, node)
+            return NONE
+        up = tree.above[node]
+        _unlink(tree, node)
+        _own_upwards(index, tree, node, node, NONE)
+        tree.totals[KV_TOKENS] -= index.depth[node] - index.depth[up]
+        node = up
+        # A cache node without a state is there to hold two children together; with one left it goes too.
+        if node == ROOT or tree.flags[node] & STATE or tree.children[node] > 1:
+            return node if node != ROOT and tree.children[node] == 0 else NONE
