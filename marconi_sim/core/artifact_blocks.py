@@ -1,9 +1,9 @@
 """The block cache of the published code's `vllm+`: the last block of a sequence may be partial.
 
-A full block lies on the edge of the index on which it ends, as in `blocks.py`: one number tells how many of an edge's are
-resident. A partial block ends where a sequence ended, at a node of the index: one flag tells whether it is there. When
-later tokens are poured into a partial block, it moves down the tree. A partial block has nothing below it and is older
-than what is above it, so here, too, the least recently used leaf is the deepest of the oldest blocks.
+A full block lies on the edge of the index on which it ends, as in `blocks.py`: one number tells how many of an edge's
+are resident. A partial block ends where a sequence ended, at a node of the index: one flag tells whether it is there.
+When later tokens are poured into a partial block, it moves down the tree. A partial block has nothing below it and is
+never newer than what is above it, so here, too, the least recently used leaf is the deepest of the oldest blocks.
 
 With every switch of `Departures` off this gives exactly the results of `blocks.py`, which is the fast path.
 """
@@ -143,7 +143,9 @@ def _needed(
 
 
 @inner
-def _drop_partial(index: Index, cache: ArtifactBlocks, block: int, node: int, outcome: Outcome) -> None:
+def _drop_partial(
+    index: Index, cache: ArtifactBlocks, block: int, node: int, outcome: Outcome
+) -> None:
     entry = index.parent.size + node
     _unlink(cache, entry)
     cache.resident[entry] = 0
@@ -257,9 +259,7 @@ def replay_artifact_blocks(
 
 
 @kernel
-def audit_artifact_blocks(
-    index: Index, cache: ArtifactBlocks, block: int, outcome: Outcome
-) -> int:
+def audit_artifact_blocks(index: Index, cache: ArtifactBlocks, block: int, outcome: Outcome) -> int:
     """Check a cache against a recount; return 0 or a position in `COMPLAINTS` of `core/audit.py`. O(nodes)."""
     nodes = index.parent.size
     states = 0

@@ -11,10 +11,9 @@ from marconi_sim.core.artifact_tree import (
     ArtifactTree,
     Setting,
     bytes_held,
-    next_in_walk,
     remove,
 )
-from marconi_sim.core.index import NONE, ROOT
+from marconi_sim.core.index import NONE
 from marconi_sim.core.jit import inner
 from marconi_sim.core.outcome import EVICTIONS
 from marconi_sim.core.radix import STATE
@@ -26,12 +25,11 @@ from marconi_sim.core.shape import prefill_flops
 def _collect(tree: ArtifactTree, max_children: int, left_out: int) -> int:
     """List the nodes that may be evicted, in the order of a walk; return how many."""
     count = 0
-    node = next_in_walk(tree, ROOT)
-    while node != NONE:
+    for i in range(1, tree.size[0]):
+        node = tree.walk[i]
         if tree.children[node] <= max_children and node != left_out:
             tree.candidates[count] = node
             count += 1
-        node = next_in_walk(tree, node)
     return count
 
 
@@ -58,27 +56,49 @@ def _normalise(values: NDArray[np.float64], count: int) -> None:
     """Scale values[:count] from 0 to 1 in place; equal ones become 1."""
     low, high = np.inf, -np.inf
     for i in range(count):
-        low = min(low, values[i])
-        high = max(high, values[i])
+        if values[i] < low:
+            low = values[i]
+        if values[i] > high:
+            high = values[i]
+    if low == high:
+        values[:count] = 1.0
+        return
     for i in range(count):
-        values[i] = 1.0 if low == high else (values[i] - low) / (high - low)
+        values[i] = (values[i] - low) / (high - low)
 
 
 @inner
-def _score_all(index: Index, tree: ArtifactTree, setting: Setting, alpha: float, count: int) -> None:
+def _known_efficiency(index: Index, tree: ArtifactTree, setting: Setting, node: int) -> float:
+    """Return `_efficiency`, which follows from the node, the one above it and whether there is a state."""
+    known_for = 2 * tree.above[node] + (1 if tree.flags[node] & STATE else 0)
+    if tree.known_for[node] != known_for:
+        tree.known_for[node] = known_for
+        tree.efficiency[node] = _efficiency(index, tree, setting, node)
+    return tree.efficiency[node]
+
+
+@inner
+def _score_all(
+    index: Index, tree: ArtifactTree, setting: Setting, alpha: float, count: int
+) -> None:
     """Write the score of every candidate: its recency, plus alpha times its efficiency where they are normalised."""
+    now = tree.clock[NOW]
     for i in range(count):
-        node = tree.candidates[i]
-        tree.score[i] = tree.time[node]
-        if setting.rules.normalised:
-            if setting.departures.inverse_age:  # C2. Without C14 an age may be 0, which the code would divide by.
-                tree.score[i] = 1.0 / max(tree.clock[NOW] - tree.time[node], 1.0)
-            tree.value[i] = _efficiency(index, tree, setting, node)
-    if setting.rules.normalised:
-        _normalise(tree.score, count)
-        _normalise(tree.value, count)
-        for i in range(count):
-            tree.score[i] += alpha * tree.value[i]
+        recency = tree.time[tree.candidates[i]]
+        if setting.departures.inverse_age and setting.rules.normalised:  # C2
+            # Without C14 an age may be 0, which the code would divide by.
+            recency = 1.0 / max(now - recency, 1.0)
+        tree.score[i] = recency
+    if not setting.rules.normalised:
+        return
+    _normalise(tree.score, count)
+    if alpha == 0:
+        return
+    for i in range(count):
+        tree.value[i] = _known_efficiency(index, tree, setting, tree.candidates[i])
+    _normalise(tree.value, count)
+    for i in range(count):
+        tree.score[i] += alpha * tree.value[i]
 
 
 @inner

@@ -5,8 +5,6 @@ With every switch of `Departures` off this gives exactly the results of `replay_
 
 from __future__ import annotations
 
-import numpy as np
-
 from marconi_sim.core.artifact_evict import make_room
 from marconi_sim.core.artifact_tree import (
     NOW,
@@ -17,7 +15,6 @@ from marconi_sim.core.artifact_tree import (
     bytes_held,
     checkpoint,
     deepest_resident,
-    next_in_walk,
     split,
 )
 from marconi_sim.core.departures import Departures
@@ -173,15 +170,14 @@ def audit_artifact_radix(index: Index, tree: ArtifactTree) -> int:
     """Check a cache against a recount; return 0 or a position in `COMPLAINTS` of `core/audit.py`. O(nodes)."""
     tokens = 0
     states = 0
-    node = next_in_walk(tree, ROOT)
-    while node != NONE:
+    for i in range(1, tree.size[0]):
+        node = tree.walk[i]
         if tree.owner[node] != node:
             return 8
         tokens += index.depth[node] - index.depth[tree.above[node]]
         states += 1 if tree.flags[node] & STATE else 0
         if not tree.flags[node] & STATE and tree.children[node] < 2:
             return 7
-        node = next_in_walk(tree, node)
     if tokens != tree.totals[KV_TOKENS] or states != tree.totals[STATES]:
         return 4
     for node in range(1, index.parent.size):
@@ -190,9 +186,10 @@ def audit_artifact_radix(index: Index, tree: ArtifactTree) -> int:
         up = index.parent[node]
         if tree.owner[node] != NONE and tree.owner[up] == NONE:
             return 8
-        if tree.owner[node] == node:
-            if tree.before[node] != NONE and tree.after[tree.before[node]] != node:
-                return 6
-            if tree.owner[up] != node and tree.owner[up] != tree.above[node]:
-                return 6
+        if (
+            tree.owner[node] == node
+            and tree.owner[up] != node
+            and tree.owner[up] != tree.above[node]
+        ):
+            return 6
     return 0

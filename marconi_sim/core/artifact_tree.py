@@ -1,7 +1,7 @@
 """The radix tree of the published code's caches: every node knows its children in the order in which they came.
 
-Like `core/radix.py` it marks the prefix index, whose nodes are the only places where anything happens, but it spells the
-cache's tree out, because two departures depend on the order of a walk through it. It is kept for exactness, not for
+Like `core/radix.py` it marks the prefix index, whose nodes are the only places where anything happens, but it spells
+the cache's tree out, because two departures depend on the order of a walk through it. It is kept for exactness, not for
 speed: a search for a victim scans all nodes.
 """
 
@@ -46,12 +46,15 @@ class ArtifactTree(NamedTuple):
 
     flags: uint8 (nodes,). SEEN, WAS_RESIDENT, STATE and HAD_STATE of `core/radix.py`.
     owner: int32 (nodes,). The cache node on whose edge an index node lies; NONE where no KV is resident.
-    above: int32 (nodes,). Parent in the cache's tree; NONE for the root.
-    first, last: int32 (nodes,). Oldest and newest child, NONE if there is none.
-    before, after: int32 (nodes,). Older and newer sibling.
+    above: int32 (nodes,). Parent in the cache's tree.
     children: int32 (nodes,). Number of children.
+    newest: int32 (nodes,). The child that came last; NONE if there is none.
+    walk: int32 (nodes,). The cache nodes in the order of a depth-first walk that visits older children first, the root
+        in front; `size` int64 (1,) tells how many they are. Moving a part of it is cheap beside scanning it.
     time: float64 (nodes,). Last touch.
     created: int32 (nodes,). Serial number of the cache node's creation.
+    efficiency: float64 (nodes,). FLOPs saved per byte; right while `known_for`, int64 (nodes,), holds what it follows
+        from.
     candidates: int32 (nodes,), score, value: float64 (nodes,). Scratch of the search for a victim.
     totals: int64 (5,). As in `Outcome`, shared with it.
     clock: int64 (3,). See NOW, CREATED and ROUNDS.
@@ -60,13 +63,14 @@ class ArtifactTree(NamedTuple):
     flags: NDArray[np.uint8]
     owner: NDArray[np.int32]
     above: NDArray[np.int32]
-    first: NDArray[np.int32]
-    last: NDArray[np.int32]
-    before: NDArray[np.int32]
-    after: NDArray[np.int32]
     children: NDArray[np.int32]
+    newest: NDArray[np.int32]
+    walk: NDArray[np.int32]
+    size: NDArray[np.int64]
     time: NDArray[np.float64]
     created: NDArray[np.int32]
+    efficiency: NDArray[np.float64]
+    known_for: NDArray[np.int64]
     candidates: NDArray[np.int32]
     score: NDArray[np.float64]
     value: NDArray[np.float64]
@@ -84,18 +88,20 @@ def new_artifact_tree(nodes: int, totals: NDArray[np.int64]) -> ArtifactTree:
     flags[ROOT] = SEEN | WAS_RESIDENT
     owner = np.full(nodes, NONE, np.int32)
     owner[ROOT] = ROOT
-    above, first, last, before, after = (np.full(nodes, NONE, np.int32) for _ in range(5))
+    walk = np.empty(nodes, np.int32)
+    walk[0] = ROOT
     return ArtifactTree(
         flags=flags,
         owner=owner,
-        above=above,
-        first=first,
-        last=last,
-        before=before,
-        after=after,
+        above=np.full(nodes, NONE, np.int32),
         children=np.zeros(nodes, np.int32),
+        newest=np.full(nodes, NONE, np.int32),
+        walk=walk,
+        size=np.ones(1, np.int64),
         time=np.zeros(nodes, np.float64),
         created=np.zeros(nodes, np.int32),
+        efficiency=np.empty(nodes, np.float64),
+        known_for=np.full(nodes, NONE, np.int64),
         candidates=np.empty(nodes, np.int32),
         score=np.empty(nodes, np.float64),
         value=np.empty(nodes, np.float64),
@@ -124,57 +130,62 @@ def deepest_resident(index: Index, tree: ArtifactTree, node: int) -> int:
 
 
 @inner
-def next_in_walk(tree: ArtifactTree, node: int) -> int:
-    """Return the cache node after `node` in a depth-first walk, older children first; NONE at the end."""
-    if tree.first[node] != NONE:
-        return tree.first[node]
-    while node != ROOT and tree.after[node] == NONE:
-        node = tree.above[node]
-    return tree.after[node]
+def _position(tree: ArtifactTree, node: int) -> int:
+    position = 0
+    while tree.walk[position] != node:
+        position += 1
+    return position
+
+
+@inner
+def _enter_walk(tree: ArtifactTree, node: int, position: int) -> None:
+    for i in range(tree.size[0], position, -1):
+        tree.walk[i] = tree.walk[i - 1]
+    tree.walk[position] = node
+    tree.size[0] += 1
+
+
+@inner
+def _leave_walk(tree: ArtifactTree, position: int) -> None:
+    tree.size[0] -= 1
+    for i in range(position, tree.size[0]):
+        tree.walk[i] = tree.walk[i + 1]
+
+
+@inner
+def _replace_child(tree: ArtifactTree, child: int, other: int) -> None:
+    """Give the place of `child` among its siblings to `other`."""
+    parent = tree.above[child]
+    tree.above[other] = parent
+    if tree.newest[parent] == child:
+        tree.newest[parent] = other
 
 
 @inner
 def _append_child(tree: ArtifactTree, parent: int, child: int) -> None:
-    newest = tree.last[parent]
+    """Make `child`, a new leaf, the newest child."""
+    last = parent
+    while tree.newest[last] != NONE:
+        last = tree.newest[last]
+    _enter_walk(tree, child, _position(tree, last) + 1)
     tree.above[child] = parent
-    tree.before[child] = newest
-    tree.after[child] = NONE
-    if newest == NONE:
-        tree.first[parent] = child
-    else:
-        tree.after[newest] = child
-    tree.last[parent] = child
+    tree.children[child] = 0
+    tree.newest[child] = NONE
+    tree.newest[parent] = child
     tree.children[parent] += 1
 
 
 @inner
-def _put_between(tree: ArtifactTree, node: int, older: int, newer: int) -> None:
-    """Make `node`, whose parent is set, the only child between two siblings (NONE: it is the first, the last)."""
-    parent = tree.above[node]
-    tree.before[node] = older
-    tree.after[node] = newer
-    if older == NONE:
-        tree.first[parent] = node
-    else:
-        tree.after[older] = node
-    if newer == NONE:
-        tree.last[parent] = node
-    else:
-        tree.before[newer] = node
-
-
-@inner
-def _unlink(tree: ArtifactTree, node: int) -> None:
-    parent, older, newer = tree.above[node], tree.before[node], tree.after[node]
-    if older == NONE:
-        tree.first[parent] = newer
-    else:
-        tree.after[older] = newer
-    if newer == NONE:
-        tree.last[parent] = older
-    else:
-        tree.before[newer] = older
+def _remove_child(tree: ArtifactTree, leaf: int) -> None:
+    parent = tree.above[leaf]
+    position = _position(tree, leaf)
     tree.children[parent] -= 1
+    if tree.newest[parent] == leaf:
+        sibling = tree.walk[position - 1]  # the last node below the older sibling, or the parent
+        while sibling != parent and tree.above[sibling] != parent:
+            sibling = tree.above[sibling]
+        tree.newest[parent] = sibling if sibling != parent else NONE
+    _leave_walk(tree, position)
 
 
 @inner
@@ -197,11 +208,11 @@ def _name(tree: ArtifactTree, node: int) -> None:
 def split(index: Index, tree: ArtifactTree, node: int) -> None:
     """Put a cache node without a state at an index node inside an edge; it takes its child's place among siblings."""
     below = tree.owner[node]
-    tree.above[node] = tree.above[below]
-    _put_between(tree, node, tree.before[below], tree.after[below])
-    tree.first[node] = tree.last[node] = NONE
-    tree.children[node] = 0
-    _append_child(tree, node, below)
+    _replace_child(tree, below, node)
+    _enter_walk(tree, node, _position(tree, below))
+    tree.children[node] = 1
+    tree.newest[node] = below
+    tree.above[below] = node
     _own_upwards(index, tree, node, below, node)
     _name(tree, node)
 
@@ -214,8 +225,6 @@ def add_leaf(index: Index, tree: ArtifactTree, node: int) -> None:
         tree.owner[up] = node
         tree.flags[up] |= WAS_RESIDENT
         up = index.parent[up]
-    tree.first[node] = tree.last[node] = NONE
-    tree.children[node] = 0
     _append_child(tree, up, node)
     tree.totals[KV_TOKENS] += index.depth[node] - index.depth[up]
     _name(tree, node)
@@ -232,14 +241,12 @@ def checkpoint(index: Index, tree: ArtifactTree, node: int) -> None:
 
 
 @inner
-def _merge_into_child(
-    index: Index, tree: ArtifactTree, departures: Departures, node: int
-) -> None:
-    child = tree.first[node]
+def _merge_into_child(index: Index, tree: ArtifactTree, departures: Departures, node: int) -> None:
+    child = tree.newest[node]
     if departures.merge_keeps_later:  # C5
         tree.time[child] = max(tree.time[child], tree.time[node])
-    tree.above[child] = tree.above[node]
-    _put_between(tree, child, tree.before[node], tree.after[node])
+    _replace_child(tree, node, child)
+    _leave_walk(tree, _position(tree, node))
     _own_upwards(index, tree, node, node, child)
 
 
@@ -254,7 +261,7 @@ def remove(index: Index, tree: ArtifactTree, departures: Departures, node: int) 
             _merge_into_child(index, tree, departures, node)
             return NONE
         up = tree.above[node]
-        _unlink(tree, node)
+        _remove_child(tree, node)
         _own_upwards(index, tree, node, node, NONE)
         tree.totals[KV_TOKENS] -= index.depth[node] - index.depth[up]
         node = up

@@ -1,7 +1,7 @@
 """Replays under the rules of the published code, or of anything between it and the paper (docs/fidelity.md).
 
-This is beside the policies, not part of them: `Policy.replay` follows the paper and is fast, this follows the switches of
-`Departures` and is plain.
+This is beside the policies, not part of them: `Policy.replay` follows the paper and is fast, this follows the switches
+of `Departures` and is plain.
 """
 
 from __future__ import annotations
@@ -193,7 +193,8 @@ def _replay_radix(
     replay_artifact_radix(index, tree, setting, 0.0, requests, 0, 0, False, outcome)  # compiles
     started = time.perf_counter()
     alpha = policy.params.get("alpha", 0.0)
-    done, findings = 0, {}
+    done = 0
+    findings: dict[str, Any] = {}
     if alpha == BOOTSTRAP:
         done, alpha, findings = _bootstrap(run)
     run.advance(done, requests.input_node.size, float(alpha))

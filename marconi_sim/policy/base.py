@@ -45,8 +45,8 @@ class Policy:
     Attributes:
         name: what the policy is called in results: the stem of its file.
         path: its file.
-        published: whether the paper's authors published this policy, so that it can be replayed under their code's rules
-            (`marconi_sim.policy.artifact`).
+        published: whether the paper's authors published this policy, so that it can be replayed under the rules of
+            their code (`marconi_sim.policy.artifact`).
         params: every parameter by name.
     """
 
