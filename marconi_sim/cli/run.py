@@ -119,8 +119,6 @@ def run_command(
     from marconi_sim.progress import status
 
     params = _parse_params(param_texts)
-    if rules not in ("paper", "artifact"):
-        raise UsageError(f"--rules {rules}: unknown; known: paper, artifact")
     for path in (requests_out, out):
         if path is not None:
             check_writable(path)
