@@ -23,12 +23,15 @@ from marconi_sim.core.shape import prefill_flops
 
 @inner
 def _collect(tree: ArtifactTree, max_children: int, left_out: int) -> int:
-    """List the nodes that may be evicted, in the order of a walk; return how many."""
+    """List the nodes that may be evicted, in the order of a walk, with last touch and efficiency; return how many."""
     count = 0
     for i in range(1, tree.size[0]):
         node = tree.walk[i]
-        if tree.children[node] <= max_children and node != left_out:
+        entry = tree.entry[node]
+        if entry["children"] <= max_children and node != left_out:
             tree.candidates[count] = node
+            tree.score[count] = entry["time"]
+            tree.value[count] = entry["efficiency"]
             count += 1
     return count
 
@@ -38,7 +41,7 @@ def _efficiency(index: Index, tree: ArtifactTree, setting: Setting, node: int) -
     """Return the FLOPs that reusing a node saves beyond its parent, per byte."""
     shape, departures = setting.shape, setting.departures
     depth = index.depth[node]
-    parent_depth = index.depth[tree.above[node]]
+    parent_depth = index.depth[tree.entry[node]["above"]]
     flops = prefill_flops(shape, depth) - prefill_flops(shape, parent_depth)
     if departures.mlp_minus_attention:  # B1
         flops += parent_depth * (setting.mlp_linear + setting.mlp_quadratic * parent_depth)
@@ -68,34 +71,24 @@ def _normalise(values: NDArray[np.float64], count: int) -> None:
 
 
 @inner
-def _known_efficiency(index: Index, tree: ArtifactTree, setting: Setting, node: int) -> float:
-    """Return `_efficiency`, which follows from the node, the one above it and whether there is a state."""
-    known_for = 2 * tree.above[node] + (1 if tree.flags[node] & STATE else 0)
-    if tree.known_for[node] != known_for:
-        tree.known_for[node] = known_for
-        tree.efficiency[node] = _efficiency(index, tree, setting, node)
-    return tree.efficiency[node]
-
-
-@inner
 def _score_all(
     index: Index, tree: ArtifactTree, setting: Setting, alpha: float, count: int
 ) -> None:
-    """Write the score of every candidate: its recency, plus alpha times its efficiency where they are normalised."""
-    now = tree.clock[NOW]
-    for i in range(count):
-        recency = tree.time[tree.candidates[i]]
-        if setting.departures.inverse_age and setting.rules.normalised:  # C2
-            # Without C14 an age may be 0, which the code would divide by.
-            recency = 1.0 / max(now - recency, 1.0)
-        tree.score[i] = recency
+    """Turn every candidate's last touch into its score; that adds alpha times its efficiency if both are normalised."""
     if not setting.rules.normalised:
         return
+    if (
+        setting.departures.inverse_age
+    ):  # C2. Without C14 an age may be 0, which the code would divide by.
+        for i in range(count):
+            tree.score[i] = 1.0 / max(tree.clock[NOW] - tree.score[i], 1.0)
     _normalise(tree.score, count)
     if alpha == 0:
         return
     for i in range(count):
-        tree.value[i] = _known_efficiency(index, tree, setting, tree.candidates[i])
+        if np.isnan(tree.value[i]):
+            node = tree.candidates[i]
+            tree.value[i] = tree.entry[node]["efficiency"] = _efficiency(index, tree, setting, node)
     _normalise(tree.value, count)
     for i in range(count):
         tree.score[i] += alpha * tree.value[i]
@@ -106,7 +99,7 @@ def _ranks_before(index: Index, tree: ArtifactTree, node: int, other: int) -> bo
     """Tell which of two nodes with equal scores the paper's rules evict: the shallower one, then the older one."""
     if index.depth[node] != index.depth[other]:
         return index.depth[node] < index.depth[other]
-    return tree.created[node] < tree.created[other]
+    return tree.entry[node]["created"] < tree.entry[other]["created"]
 
 
 @inner
@@ -133,7 +126,7 @@ def _sift_up(tree: ArtifactTree, position: int, top: int) -> None:
     node = tree.candidates[position]
     while position > top:
         up = (position - 1) // 2
-        if not tree.time[node] < tree.time[tree.candidates[up]]:
+        if not tree.entry[node]["time"] < tree.entry[tree.candidates[up]]["time"]:
             break
         tree.candidates[position] = tree.candidates[up]
         position = up
@@ -148,7 +141,7 @@ def _sift_down(tree: ArtifactTree, position: int, count: int) -> None:
     while child < count:
         right = child + 1
         if right < count and not (
-            tree.time[tree.candidates[child]] < tree.time[tree.candidates[right]]
+            tree.entry[tree.candidates[child]]["time"] < tree.entry[tree.candidates[right]]["time"]
         ):
             child = right
         tree.candidates[position] = tree.candidates[child]
@@ -206,8 +199,8 @@ def make_room(
         else:
             return
         held = bytes_held(tree, shape)
-        of_last = index.depth[last_scanned] - index.depth[tree.above[last_scanned]]
-        leaf = tree.children[victim] == 0
+        of_last = index.depth[last_scanned] - index.depth[tree.entry[last_scanned]["above"]]
+        leaf = tree.entry[victim]["children"] == 0
         new_leaf = remove(index, tree, departures, victim)
         tree.totals[EVICTIONS] += 1
         if departures.last_scanned_freed and leaf:  # C1

@@ -40,14 +40,14 @@ def _touch(index: Index, tree: ArtifactTree, setting: Setting, node: int) -> Non
     """Refresh what a look-up of the path to `node` refreshes."""
     matched = deepest_resident(index, tree, node)
     if not setting.rules.touch_path:
-        tree.time[_deepest_state(index, tree, matched)] = tree.clock[NOW]
+        tree.entry[_deepest_state(index, tree, matched)]["time"] = tree.clock[NOW]
         return
     node = tree.owner[matched]
     if node != matched and not setting.departures.partial_match_touched:  # A8
-        node = tree.above[node]
+        node = tree.entry[node]["above"]
     while node != ROOT:
-        tree.time[node] = tree.clock[NOW]
-        node = tree.above[node]
+        tree.entry[node]["time"] = tree.clock[NOW]
+        node = tree.entry[node]["above"]
 
 
 @inner
@@ -93,11 +93,11 @@ def _add(
         add_leaf(index, tree, end_node)
     if branch != NONE:
         checkpoint(index, tree, branch)
-        tree.time[branch] = tree.clock[NOW]
+        tree.entry[branch]["time"] = tree.clock[NOW]
     held = tree.owner[end_node] == end_node and tree.flags[end_node] & STATE
     checkpoint(index, tree, end_node)
     if not (held and refreshed):
-        tree.time[end_node] = tree.clock[NOW]
+        tree.entry[end_node]["time"] = tree.clock[NOW]
     if setting.rules.touch_path:
         _touch(index, tree, setting, end_node)
 
@@ -174,9 +174,9 @@ def audit_artifact_radix(index: Index, tree: ArtifactTree) -> int:
         node = tree.walk[i]
         if tree.owner[node] != node:
             return 8
-        tokens += index.depth[node] - index.depth[tree.above[node]]
+        tokens += index.depth[node] - index.depth[tree.entry[node]["above"]]
         states += 1 if tree.flags[node] & STATE else 0
-        if not tree.flags[node] & STATE and tree.children[node] < 2:
+        if not tree.flags[node] & STATE and tree.entry[node]["children"] < 2:
             return 7
     if tokens != tree.totals[KV_TOKENS] or states != tree.totals[STATES]:
         return 4
@@ -189,7 +189,7 @@ def audit_artifact_radix(index: Index, tree: ArtifactTree) -> int:
         if (
             tree.owner[node] == node
             and tree.owner[up] != node
-            and tree.owner[up] != tree.above[node]
+            and tree.owner[up] != tree.entry[node]["above"]
         ):
             return 6
     return 0

@@ -41,20 +41,29 @@ class Setting(NamedTuple):
     capacity: int
 
 
+# A cache node: last touch; FLOPs saved per byte, NaN until it is computed anew; parent in the cache's tree; number of
+# children; the child that came last, NONE if there is none; serial number of its creation. A row is half a cache line:
+# the search for a victim reads one after the other, anywhere in memory.
+ENTRY = np.dtype(
+    [
+        ("time", np.float64),
+        ("efficiency", np.float64),
+        ("above", np.int32),
+        ("children", np.int32),
+        ("newest", np.int32),
+        ("created", np.int32),
+    ]
+)
+
+
 class ArtifactTree(NamedTuple):
     """The state of a cache. A *cache node* is an index node that owns itself; all links are between cache nodes.
 
     flags: uint8 (nodes,). SEEN, WAS_RESIDENT, STATE and HAD_STATE of `core/radix.py`.
     owner: int32 (nodes,). The cache node on whose edge an index node lies; NONE where no KV is resident.
-    above: int32 (nodes,). Parent in the cache's tree.
-    children: int32 (nodes,). Number of children.
-    newest: int32 (nodes,). The child that came last; NONE if there is none.
+    entry: ENTRY (nodes,). Of each cache node.
     walk: int32 (nodes,). The cache nodes in the order of a depth-first walk that visits older children first, the root
         in front; `size` int64 (1,) tells how many they are. Moving a part of it is cheap beside scanning it.
-    time: float64 (nodes,). Last touch.
-    created: int32 (nodes,). Serial number of the cache node's creation.
-    efficiency: float64 (nodes,). FLOPs saved per byte; right while `known_for`, int64 (nodes,), holds what it follows
-        from.
     candidates: int32 (nodes,), score, value: float64 (nodes,). Scratch of the search for a victim.
     totals: int64 (5,). As in `Outcome`, shared with it.
     clock: int64 (3,). See NOW, CREATED and ROUNDS.
@@ -62,15 +71,9 @@ class ArtifactTree(NamedTuple):
 
     flags: NDArray[np.uint8]
     owner: NDArray[np.int32]
-    above: NDArray[np.int32]
-    children: NDArray[np.int32]
-    newest: NDArray[np.int32]
+    entry: NDArray[np.void]
     walk: NDArray[np.int32]
     size: NDArray[np.int64]
-    time: NDArray[np.float64]
-    created: NDArray[np.int32]
-    efficiency: NDArray[np.float64]
-    known_for: NDArray[np.int64]
     candidates: NDArray[np.int32]
     score: NDArray[np.float64]
     value: NDArray[np.float64]
@@ -88,20 +91,17 @@ def new_artifact_tree(nodes: int, totals: NDArray[np.int64]) -> ArtifactTree:
     flags[ROOT] = SEEN | WAS_RESIDENT
     owner = np.full(nodes, NONE, np.int32)
     owner[ROOT] = ROOT
+    entry = np.zeros(nodes, ENTRY)
+    entry["above"] = NONE
+    entry["newest"] = NONE
     walk = np.empty(nodes, np.int32)
     walk[0] = ROOT
     return ArtifactTree(
         flags=flags,
         owner=owner,
-        above=np.full(nodes, NONE, np.int32),
-        children=np.zeros(nodes, np.int32),
-        newest=np.full(nodes, NONE, np.int32),
+        entry=entry,
         walk=walk,
         size=np.ones(1, np.int64),
-        time=np.zeros(nodes, np.float64),
-        created=np.zeros(nodes, np.int32),
-        efficiency=np.empty(nodes, np.float64),
-        known_for=np.full(nodes, NONE, np.int64),
         candidates=np.empty(nodes, np.int32),
         score=np.empty(nodes, np.float64),
         value=np.empty(nodes, np.float64),
@@ -153,38 +153,44 @@ def _leave_walk(tree: ArtifactTree, position: int) -> None:
 
 
 @inner
+def _hang(tree: ArtifactTree, node: int, parent: int) -> None:
+    tree.entry[node]["above"] = parent
+    tree.entry[node]["efficiency"] = np.nan
+
+
+@inner
 def _replace_child(tree: ArtifactTree, child: int, other: int) -> None:
     """Give the place of `child` among its siblings to `other`."""
-    parent = tree.above[child]
-    tree.above[other] = parent
-    if tree.newest[parent] == child:
-        tree.newest[parent] = other
+    parent = tree.entry[child]["above"]
+    _hang(tree, other, parent)
+    if tree.entry[parent]["newest"] == child:
+        tree.entry[parent]["newest"] = other
 
 
 @inner
 def _append_child(tree: ArtifactTree, parent: int, child: int) -> None:
     """Make `child`, a new leaf, the newest child."""
     last = parent
-    while tree.newest[last] != NONE:
-        last = tree.newest[last]
+    while tree.entry[last]["newest"] != NONE:
+        last = tree.entry[last]["newest"]
     _enter_walk(tree, child, _position(tree, last) + 1)
-    tree.above[child] = parent
-    tree.children[child] = 0
-    tree.newest[child] = NONE
-    tree.newest[parent] = child
-    tree.children[parent] += 1
+    _hang(tree, child, parent)
+    tree.entry[child]["children"] = 0
+    tree.entry[child]["newest"] = NONE
+    tree.entry[parent]["newest"] = child
+    tree.entry[parent]["children"] += 1
 
 
 @inner
 def _remove_child(tree: ArtifactTree, leaf: int) -> None:
-    parent = tree.above[leaf]
+    parent = tree.entry[leaf]["above"]
     position = _position(tree, leaf)
-    tree.children[parent] -= 1
-    if tree.newest[parent] == leaf:
+    tree.entry[parent]["children"] -= 1
+    if tree.entry[parent]["newest"] == leaf:
         sibling = tree.walk[position - 1]  # the last node below the older sibling, or the parent
-        while sibling != parent and tree.above[sibling] != parent:
-            sibling = tree.above[sibling]
-        tree.newest[parent] = sibling if sibling != parent else NONE
+        while sibling != parent and tree.entry[sibling]["above"] != parent:
+            sibling = tree.entry[sibling]["above"]
+        tree.entry[parent]["newest"] = sibling if sibling != parent else NONE
     _leave_walk(tree, position)
 
 
@@ -199,8 +205,8 @@ def _own_upwards(index: Index, tree: ArtifactTree, node: int, old: int, new: int
 @inner
 def _name(tree: ArtifactTree, node: int) -> None:
     """Note when a new cache node came."""
-    tree.time[node] = tree.clock[NOW]
-    tree.created[node] = tree.clock[CREATED]
+    tree.entry[node]["time"] = tree.clock[NOW]
+    tree.entry[node]["created"] = tree.clock[CREATED]
     tree.clock[CREATED] += 1
 
 
@@ -210,9 +216,9 @@ def split(index: Index, tree: ArtifactTree, node: int) -> None:
     below = tree.owner[node]
     _replace_child(tree, below, node)
     _enter_walk(tree, node, _position(tree, below))
-    tree.children[node] = 1
-    tree.newest[node] = below
-    tree.above[below] = node
+    tree.entry[node]["children"] = 1
+    tree.entry[node]["newest"] = below
+    _hang(tree, below, node)
     _own_upwards(index, tree, node, below, node)
     _name(tree, node)
 
@@ -237,14 +243,15 @@ def checkpoint(index: Index, tree: ArtifactTree, node: int) -> None:
         split(index, tree, node)
     if not tree.flags[node] & STATE:
         tree.flags[node] |= STATE | HAD_STATE
+        tree.entry[node]["efficiency"] = np.nan
         tree.totals[STATES] += 1
 
 
 @inner
 def _merge_into_child(index: Index, tree: ArtifactTree, departures: Departures, node: int) -> None:
-    child = tree.newest[node]
+    child = tree.entry[node]["newest"]
     if departures.merge_keeps_later:  # C5
-        tree.time[child] = max(tree.time[child], tree.time[node])
+        tree.entry[child]["time"] = max(tree.entry[child]["time"], tree.entry[node]["time"])
     _replace_child(tree, node, child)
     _leave_walk(tree, _position(tree, node))
     _own_upwards(index, tree, node, node, child)
@@ -257,14 +264,14 @@ def remove(index: Index, tree: ArtifactTree, departures: Departures, node: int) 
         if tree.flags[node] & STATE:
             tree.flags[node] &= ~STATE
             tree.totals[STATES] -= 1
-        if tree.children[node] == 1:
+        if tree.entry[node]["children"] == 1:
             _merge_into_child(index, tree, departures, node)
             return NONE
-        up = tree.above[node]
+        up = tree.entry[node]["above"]
         _remove_child(tree, node)
         _own_upwards(index, tree, node, node, NONE)
         tree.totals[KV_TOKENS] -= index.depth[node] - index.depth[up]
         node = up
         # A cache node without a state is there to hold two children together; with one left it goes too.
-        if node == ROOT or tree.flags[node] & STATE or tree.children[node] > 1:
-            return node if node != ROOT and tree.children[node] == 0 else NONE
+        if node == ROOT or tree.flags[node] & STATE or tree.entry[node]["children"] > 1:
+            return node if node != ROOT and tree.entry[node]["children"] == 0 else NONE

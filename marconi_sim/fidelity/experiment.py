@@ -73,8 +73,8 @@ def _replay(workload: Workload, job: Job, model: Model, departures: Departures) 
 def run_job(workload: Workload, job: Job, model: Model) -> list[Row]:
     """Return a row for each base (the code, the paper), as it is and with each switch that concerns the policy flipped.
 
-    Columns beside those of a summary: `base`, `switch` (empty for the base itself) and `token_hit_rate_change`, from the
-    base.
+    Columns beside those of a summary: `base`, `switch` (empty for the base itself) and `token_hit_rate_change`, from
+    the base.
     """
     rows = []
     for base, departures in _BASES.items():
