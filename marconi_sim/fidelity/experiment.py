@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 from marconi_sim.core.departures import ARTIFACT, PAPER, Departures
 from marconi_sim.errors import UsageError
-from marconi_sim.fidelity.switches import POLICIES, switches_of
+from marconi_sim.fidelity.switches import CASES, switches_of
 from marconi_sim.model import Model
 from marconi_sim.simulation import simulate
 from marconi_sim.trace.load import Workload
 from marconi_sim.units import parse_bytes
 
 Row = dict[str, Any]
-SHARES = (0.5, 1.0, 2.0)  # of the capacity that a trace's recipe names
+SHARES = (0.25, 0.5, 1.0)  # of the capacity that a trace's recipe names
 _BASES = {"artifact": ARTIFACT, "paper": PAPER}
 # Columns of a simulation's summary that a row takes over.
 _KEPT = (
@@ -24,15 +24,15 @@ _KEPT = (
 
 
 class Job(NamedTuple):
-    """All replays of one policy on one trace at one capacity."""
+    """All replays of one case, a key of `CASES`, on one trace at one capacity (bytes)."""
 
     trace: str
     capacity: int
-    policy: str
+    case: str
 
 
 def default_capacities(workload: Workload) -> tuple[int, ...]:
-    """Return half, once and twice the capacity that the trace's recipe names.
+    """Return a quarter, a half and all of the capacity that the trace's recipe names.
 
     Raises:
         UsageError: the trace is a bare file.
@@ -50,18 +50,25 @@ def make_jobs(workloads: Sequence[Workload], capacities: Sequence[str]) -> list[
     """
     given = tuple(parse_bytes(capacity) for capacity in capacities)
     return [
-        Job(workload.name, capacity, policy)
+        Job(workload.name, capacity, case)
         for workload in workloads
         for capacity in given or default_capacities(workload)
-        for policy in POLICIES
+        for case in CASES
     ]
 
 
 def _replay(workload: Workload, job: Job, model: Model, departures: Departures) -> Row:
+    policy, params = CASES[job.case]
     summary = simulate(
-        workload, policy=job.policy, capacity=job.capacity, model=model, rules=departures
+        workload,
+        policy=policy,
+        capacity=job.capacity,
+        model=model,
+        params=params,
+        rules=departures,
     ).summary
     return {
+        "case": job.case,
         **{key: summary[key] for key in _KEPT},
         "flops_saved_share": summary["flops_saved"] / summary["flops_total"],
         "peak_over_capacity": summary["peak_bytes"] / summary["capacity_bytes"],
@@ -71,7 +78,7 @@ def _replay(workload: Workload, job: Job, model: Model, departures: Departures) 
 
 
 def run_job(workload: Workload, job: Job, model: Model) -> list[Row]:
-    """Return a row for each base (the code, the paper), as it is and with each switch that concerns the policy flipped.
+    """Return a row for each base (the code, the paper), as it is and with each switch that concerns the case flipped.
 
     Columns beside those of a summary: `base`, `switch` (empty for the base itself) and `token_hit_rate_change`, from
     the base.
@@ -80,7 +87,7 @@ def run_job(workload: Workload, job: Job, model: Model) -> list[Row]:
     for base, departures in _BASES.items():
         of_base = _replay(workload, job, model, departures)
         rows.append({"base": base, "switch": "", "token_hit_rate_change": 0.0, **of_base})
-        for switch in switches_of(job.policy):
+        for switch in switches_of(job.case):
             flipped = departures._replace(**{switch.name: base == "paper"})
             row = _replay(workload, job, model, flipped)
             change = row["token_hit_rate"] - of_base["token_hit_rate"]

@@ -1,11 +1,20 @@
-"""The departures in words: what the paper says, what the published code does, and which policies it concerns."""
+"""The departures in words: what the paper says, what the published code does, and whose results it can change."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-POLICIES = ("marconi", "sglang+", "vllm+")
-_TREES = ("marconi", "sglang+")
+TUNED, FIXED, LEAF_LRU, BLOCKS = "marconi", "marconi alpha=0.5", "sglang+", "vllm+"
+# What is replayed -> (policy, parameters). With a fixed alpha nothing goes through what the tuner happens to choose.
+CASES: dict[str, tuple[str, dict[str, float]]] = {
+    TUNED: ("marconi", {}),
+    FIXED: ("marconi", {"alpha": 0.5}),
+    LEAF_LRU: ("sglang+", {}),
+    BLOCKS: ("vllm+", {}),
+}
+_MARCONI = (TUNED, FIXED)
+_TREES = (*_MARCONI, LEAF_LRU)
+_TUNER = (TUNED,)
 
 
 class Switch(NamedTuple):
@@ -16,14 +25,14 @@ class Switch(NamedTuple):
         rows: of the audit of the published code.
         paper: what the paper says, as our default rules read it.
         code: what the published code does.
-        policies: those whose results it can change.
+        cases: keys of `CASES` whose results it can change.
     """
 
     name: str
     rows: str
     paper: str
     code: str
-    policies: tuple[str, ...]
+    cases: tuple[str, ...]
 
 
 SWITCHES = (
@@ -49,13 +58,13 @@ SWITCHES = (
         "insertion_looks_up", "A7",
         "Only the look-up of an input refreshes an entry.",
         "The insertion looks the whole sequence up first, and that refreshes, too.",
-        POLICIES,
+        tuple(CASES),
     ),
     Switch(
         "partial_match_touched", "A8",
         "A touch refreshes the nodes that matched.",
         "It also refreshes the node below the edge in which the match ends.",
-        ("sglang+",),
+        (LEAF_LRU,),
     ),
     Switch(
         "end_competes", "A11",
@@ -67,25 +76,25 @@ SWITCHES = (
         "mlp_minus_attention", "B1",
         "The MLP saves mlp(node) - mlp(parent).",
         "mlp(node) - attention(parent): negative for long prefixes.",
-        ("marconi",),
+        _MARCONI,
     ),
     Switch(
         "whole_prefix_bytes", "B2",
         "FLOPs beyond the parent, over the bytes of the entry itself.",
         "FLOPs beyond the parent, over the bytes of the whole prefix.",
-        ("marconi",),
+        _MARCONI,
     ),
     Switch(
         "last_scanned_freed", "C1",
         "Evicting a leaf frees the leaf's bytes.",
         "It is believed to free the bytes of the candidate that was scored last.",
-        ("marconi",),
+        _MARCONI,
     ),
     Switch(
         "inverse_age", "C2",
         "Recency is the time of the last touch, normalised.",
         "It is 1 / age, normalised: all but the newest entries are near 0.",
-        ("marconi",),
+        _MARCONI,
     ),
     Switch(
         "tree_order_ties", "C4, C15",
@@ -97,7 +106,7 @@ SWITCHES = (
         "merge_keeps_later", "C5",
         "Unspecified; ours: a child keeps its own time when its parent is merged into it.",
         "The child gets the later of both times.",
-        ("marconi",),
+        _MARCONI,
     ),
     Switch(
         "oversized_inserted", "C8",
@@ -109,7 +118,7 @@ SWITCHES = (
         "room_made_first", "C9",
         "The cache never holds more than its capacity.",
         "Victims go before the insertion; if a part of the sequence's own prefix goes, nobody counts again.",
-        POLICIES,
+        tuple(CASES),
     ),
     Switch(
         "extra_ticks", "C14",
@@ -121,41 +130,41 @@ SWITCHES = (
         "tuner_counts_flops", "D1",
         "The alpha with the highest token hit rate is adopted.",
         "The alpha that saves the most FLOPs.",
-        ("marconi",),
+        _TUNER,
     ),
     Switch(
         "tuner_last_500", "D3",
         "All requests of the bootstrap window count.",
         "Only its last 500 do.",
-        ("marconi",),
+        _TUNER,
     ),
     Switch(
         "tuner_from_empty", "D4",
         "The window is replayed from the cache as it was at the first eviction.",
         "It is replayed from the first request, in an empty cache.",
-        ("marconi",),
+        _TUNER,
     ),
     Switch(
         "tuner_mid_request", "D5, D7",
         "Unspecified; ours: alpha changes between two requests.",
         "It changes before the insertion of the window's last request.",
-        ("marconi",),
+        _TUNER,
     ),
     Switch(
         "partial_blocks", "F1, F2, F4",
         "Only full blocks are cached.",
         "The last block may be partial; later tokens are poured into it.",
-        ("vllm+",),
+        (BLOCKS,),
     ),
     Switch(
         "root_counts_as_block", "F3",
         "The room a sequence needs is that of the blocks it adds.",
         "The root counts as a block that is there already, and states come in fractions.",
-        ("vllm+",),
+        (BLOCKS,),
     ),
 )  # fmt: skip
 
 
-def switches_of(policy: str) -> tuple[Switch, ...]:
-    """Return the switches that can change a policy's results."""
-    return tuple(switch for switch in SWITCHES if policy in switch.policies)
+def switches_of(case: str) -> tuple[Switch, ...]:
+    """Return the switches that can change a case's results."""
+    return tuple(switch for switch in SWITCHES if case in switch.cases)
