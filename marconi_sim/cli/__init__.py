@@ -15,6 +15,10 @@ from marconi_sim.errors import UserError
 _COMMANDS = {
     "run": ("marconi_sim.cli.run", "Replay a trace against a cache and print what was reused."),
     "trace": ("marconi_sim.cli.trace", "Import, build, describe, check and export traces."),
+    "fidelity": (
+        "marconi_sim.cli.fidelity",
+        "Tell what each departure of the published code from the paper is worth.",
+    ),
     "list": (
         "marconi_sim.cli.catalogue",
         "List the traces, policies, models and formats there are.",

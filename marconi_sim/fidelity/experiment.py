@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from marconi_sim import catalogue
 from marconi_sim.core.departures import ARTIFACT, PAPER, Departures
 from marconi_sim.errors import UsageError
 from marconi_sim.fidelity.switches import CASES, switches_of
 from marconi_sim.model import Model
 from marconi_sim.simulation import simulate
 from marconi_sim.trace.load import Workload
+from marconi_sim.trace.recipe import load_recipe
 from marconi_sim.units import parse_bytes
 
 Row = dict[str, Any]
@@ -29,6 +32,18 @@ class Job(NamedTuple):
     trace: str
     capacity: int
     case: str
+
+
+def real_traces(search: Iterable[str | Path] = ()) -> list[str]:
+    """Return the names of the shipped traces that are not synthetic."""
+    folder = catalogue.shipped()
+    return [
+        name
+        for name, path in catalogue.entries("traces", search).items()
+        if path.is_relative_to(folder)
+        and path.suffix == ".toml"
+        and not load_recipe(path).synthetic
+    ]
 
 
 def default_capacities(workload: Workload) -> tuple[int, ...]:
@@ -69,6 +84,7 @@ def _replay(workload: Workload, job: Job, model: Model, departures: Departures) 
     ).summary
     return {
         "case": job.case,
+        "title": workload.recipe.title if workload.recipe else "no recipe",
         **{key: summary[key] for key in _KEPT},
         "flops_saved_share": summary["flops_saved"] / summary["flops_total"],
         "peak_over_capacity": summary["peak_bytes"] / summary["capacity_bytes"],
