@@ -22,7 +22,7 @@ _MENDED: dict[str, Any] = {"color": "#D55E00", "marker": "D"}
 _ALL: dict[str, Any] = {"color": "#000000", "marker": "s"}
 _LINEAR = 0.1  # percentage points; beyond, the axis is logarithmic
 _TICKS = (-30, -10, -3, -1, -0.3, 0, 0.3, 1, 3, 10, 30)
-_FOOT = 150  # characters a line
+_FOOT = 200  # characters a line
 
 
 def _mark(axes: Axes, y: float, values: Sequence[float], style: dict[str, Any]) -> None:
@@ -31,7 +31,7 @@ def _mark(axes: Axes, y: float, values: Sequence[float], style: dict[str, Any]) 
     axes.plot([min(points), max(points)], [y, y], color=style["color"], linewidth=1, alpha=0.5)
     axes.plot(points, [y] * len(points), linestyle="none", markersize=3, alpha=0.35, **style)
     mean = sum(points) / len(points)
-    edge = {"markeredgecolor": "white", "markeredgewidth": 0.6}
+    edge: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.6}
     axes.plot([mean], [y], markersize=6.5, **edge, **style)
 
 
@@ -91,8 +91,8 @@ def plot_effects(rows: Sequence[Row], path: Path) -> None:
         _panel(axes, rows, case)
     for axes in panels[2:]:
         axes.set_xlabel(
-            f"change of the token hit rate, percentage points (logarithmic beyond {_LINEAR})",
-            fontsize=9,
+            f"change of token hit rate, percentage points (logarithmic beyond {_LINEAR})",
+            fontsize=8.5,
         )
     handles = [
         Line2D([], [], linestyle="none", label=label, **style)
@@ -102,7 +102,7 @@ def plot_effects(rows: Sequence[Row], path: Path) -> None:
             ("published code with this one mended", _MENDED),
         )
     ]
-    figure.legend(handles=handles, loc="outside upper right", ncols=3, frameon=False, fontsize=9)
+    panels[0].legend(handles=handles, loc="lower right", frameon=False, fontsize=8.5)
     count = len(select(rows, case=next(iter(CASES)), base="paper", switch=""))
     figure.suptitle(
         f"What each departure of the published code is worth ({count} traces and capacities;"

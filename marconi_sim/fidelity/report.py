@@ -125,7 +125,7 @@ def comparison(rows: Sequence[Row]) -> Table:
             (of_marconi, of_marconi["token_hit_rate"] - of_lru["token_hit_rate"])
             for of_marconi, of_lru in pairs
         ]
-    cells = [
+    cells: list[tuple[str, ...]] = [
         (row["trace"], format_bytes(row["capacity_bytes"]), _points(by_paper), _points(by_code))
         for (row, by_paper), (_, by_code) in zip(margins["paper"], margins["artifact"], strict=True)
     ]
@@ -159,9 +159,13 @@ def tables(rows: Sequence[Row]) -> list[Table]:
 
 def provenance(rows: Sequence[Row]) -> str:
     """Return what the numbers were made from, in one paragraph."""
+    capacities: dict[str, dict[str, None]] = {}
+    for row in rows:
+        capacities.setdefault(row["trace"], {})[format_bytes(row["capacity_bytes"])] = None
     of_traces = {
         row["trace"]: f"{row['trace']}{' (SYNTHETIC)' if row['synthetic'] else ''}: {row['title']},"
-        f" {row['requests']:,} requests, sha256 {row['trace_sha256'][:12]}"
+        f" {row['requests']:,} requests, sha256 {row['trace_sha256'][:12]},"
+        f" at {', '.join(capacities[row['trace']])}"
         for row in rows
     }
     first = rows[0]
