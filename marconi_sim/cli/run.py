@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,7 +143,7 @@ def run_command(
             search=search,
         )
         bounds = {
-            name: simulate(workload, policy=name, capacity=capacity, model=model)
+            name: simulate(workload, policy=name, capacity=capacity, model=model).summary
             for name in BOUNDS
             if name != result.summary["policy"]
         }
@@ -156,20 +157,18 @@ def run_command(
         _print_tables(workload, result, bounds)
 
 
-def _print_json(result: Result, bounds: dict[str, Result]) -> None:
+def _print_json(result: Result, bounds: dict[str, Mapping[str, Any]]) -> None:
     import orjson
 
     keys = ("token_hit_rate", "reused_tokens", "flops_saved")
     framed = {
         **result.summary,
-        "bounds": {
-            name: {key: bound.summary[key] for key in keys} for name, bound in bounds.items()
-        },
+        "bounds": {name: {key: bound[key] for key in keys} for name, bound in bounds.items()},
     }
     click.echo(orjson.dumps(framed, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_INDENT_2))
 
 
-def _print_tables(workload: Workload, result: Result, bounds: dict[str, Result]) -> None:
+def _print_tables(workload: Workload, result: Result, bounds: dict[str, Mapping[str, Any]]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -210,11 +209,11 @@ def _print_tables(workload: Workload, result: Result, bounds: dict[str, Result])
         )
 
     if "vanilla" in bounds:
-        add("vanilla", bounds["vanilla"].summary, "dim")
+        add("vanilla", bounds["vanilla"], "dim")
     add(summary["policy"], summary, "bold")
     for name in ("unbounded", "ceiling"):
         if name in bounds:
-            add(name, bounds[name].summary, "dim")
+            add(name, bounds[name], "dim")
     console.print(table)
     settings = ", ".join(f"{key}={value}" for key, value in summary["params"].items())
     for key, value in summary["params"].items():
