@@ -1,4 +1,4 @@
-"""GreedyDual-Size-Frequency over FLOPs: what is used often, costs much and holds little stays."""
+"""Greedy dual size frequency (GDSF), a rule of web caches, with FLOPs as the cost of a miss."""
 
 from typing import Any
 
@@ -6,21 +6,21 @@ from marconi_sim.policy import Entry, Parameter, RadixPolicy, kernel
 
 
 class GDSF(RadixPolicy):
-    """Evicts the lowest floor + (hits + 1) * FLOPs / bytes; the floor rises with every victim, so that entries age."""
+    """Evicts the entry that saves the fewest FLOPs per byte times its uses; unused ones age."""
 
-    normalised = False  # the score is the value itself, not its place among the others
+    normalised = False
 
-    frequency = Parameter(1.0, "how much a hit counts against none", unit="times", low=0.0)
+    weight = Parameter(1.0, "of a reuse, the first use counting 1", low=0.0)
 
     @staticmethod
     @kernel
     def value(entry: Entry, params: Any) -> float:
-        """The entry's worth at its last touch, in FLOPs saved per byte held."""
-        uses = 1 + params.frequency * entry.hits
+        """FLOPs per byte, times uses, above what the last victim was worth."""
+        uses = 1.0 + params.weight * entry.hits
         return entry.floor + uses * entry.flops / (entry.kv_bytes + entry.state_bytes)
 
     @staticmethod
     @kernel
     def score(recency: float, value: float, params: Any) -> float:
-        """Only the worth decides."""
+        """The value alone: recency is in it, as the floor of the last touch."""
         return value

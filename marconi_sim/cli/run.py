@@ -112,9 +112,14 @@ def run_command(
     from marconi_sim.progress import status
 
     params = _parse_params(param_texts)
-    for path in (requests_out, out):
+    for option, path in (("--out", out), ("--requests-out", requests_out)):
         if path is not None:
             check_writable(path)
+            for what, other in (("trace", trace), ("policy", policy), ("model", model)):
+                if path.exists() and Path(other).exists() and path.samefile(other):
+                    raise UsageError(f"{option} {path}: is the {what} itself; give another name")
+    if out is not None and requests_out is not None and out.resolve() == requests_out.resolve():
+        raise UsageError(f"--out and --requests-out: both are {out}; give two names")
     with status("loading"):
         from marconi_sim.simulation import simulate
         from marconi_sim.trace.load import load_trace

@@ -158,6 +158,9 @@ class RadixPolicy(Policy):
                 " to evict the newest first, put the time into value() with normalised = False"
             )
 
+    def needed_bytes(self, shape: Shape, tokens: int) -> int:
+        return 0 if self.unlimited else shape.kv_bytes * tokens + shape.state_bytes
+
     def replay(
         self, index: Index, requests: Requests, shape: Shape, capacity: int, *, check: bool = False
     ) -> Replayed:
