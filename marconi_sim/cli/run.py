@@ -173,15 +173,15 @@ def _print_tables(workload: Workload, result: Result, bounds: dict[str, Mapping[
     from rich.console import Console
     from rich.table import Table
 
-    from marconi_sim.units import format_bytes
+    from marconi_sim.units import counted, format_bytes
 
     console = Console(highlight=False)
     summary = result.summary
     title = workload.recipe.title if workload.recipe else "no recipe"
     synthetic = "" if "SYNTHETIC" in title or not summary["synthetic"] else " SYNTHETIC"
     console.print(
-        f"[bold]{summary['trace']}[/]{synthetic} ({title})\n{summary['requests']:,} requests of"
-        f" {summary['sessions']:,} sessions, {summary['input_tokens']:,} input tokens\n"
+        f"[bold]{summary['trace']}[/]{synthetic} ({title})\n{counted(summary['requests'], 'request')}"
+        f" of {counted(summary['sessions'], 'session')}, {summary['input_tokens']:,} input tokens\n"
         f"model {summary['model']}, cache {format_bytes(summary['capacity_bytes'])}"
     )
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
