@@ -135,6 +135,7 @@ def test_nothing_in_it_names_a_place_of_this_machine(wheel: Path):
 # --- installed ---
 
 
+@pytest.mark.compiled
 def test_commands_work_from_an_empty_folder(installed: Path, elsewhere: Path):
     program = installed / "marconi-sim"
     listed = start(program, "list", "--json", cwd=elsewhere)
