@@ -111,11 +111,29 @@ def simulate(
     capacity_bytes = _capacity_bytes(capacity, workload)
     _warn_if_nothing_fits(workload, shape_of, chosen, capacity_bytes)
 
+    return replay_workload(workload, chosen, shape_of, capacity_bytes, check=check)
+
+
+def replay_inputs(workload: Workload) -> tuple[Index, Requests]:
+    """Return what a policy's replay takes of a workload."""
+    compiled, rows = workload.trace, workload.order
+    return Index(compiled.parent, compiled.depth), Requests(
+        compiled.input_node[rows], compiled.end_node[rows], workload.arrival
+    )
+
+
+def replay_workload(
+    workload: Workload, chosen: Policy, model: Model, capacity_bytes: int, *, check: bool = False
+) -> Result:
+    """Replay a workload with a policy's instance: `simulate` after everything is looked up.
+
+    Raises:
+        UserError: the policy fails.
+    """
     compiled = workload.trace
     rows = workload.order
-    index = Index(compiled.parent, compiled.depth)
-    requests = Requests(compiled.input_node[rows], compiled.end_node[rows], workload.arrival)
-    shape = shape_of.shape
+    index, requests = replay_inputs(workload)
+    shape = model.shape
     outcome, findings, seconds = chosen.replay(index, requests, shape, capacity_bytes, check=check)
 
     input_tokens = compiled.depth[requests.input_node]
@@ -142,8 +160,8 @@ def simulate(
         "trace": workload.name,
         "policy": chosen.name,
         "params": dict(chosen.params),
-        "model": shape_of.name,
-        "accounting": shape_of.accounting,
+        "model": model.name,
+        "accounting": model.accounting,
         "capacity_bytes": capacity_bytes,
         "requests": int(rows.size),
         "sessions": workload.sessions,

@@ -14,6 +14,10 @@ from marconi_sim.errors import UserError
 # Command -> (module that defines it under the same name, one line of help).
 _COMMANDS = {
     "run": ("marconi_sim.cli.run", "Replay a trace against a cache and print what was reused."),
+    "sweep": (
+        "marconi_sim.cli.sweep",
+        "Run every combination of an experiment and write one row per run.",
+    ),
     "trace": ("marconi_sim.cli.trace", "Import, build, describe, check and export traces."),
     "list": (
         "marconi_sim.cli.catalogue",

@@ -1,0 +1,372 @@
+"""`sweep`: an experiment's runs, in parallel, resumable, with the same result whatever ran them and however often.
+
+The unit of work is a chunk: a few runs of one configuration, as plain names and numbers. A worker loads what they name
+once and keeps it, so that the runs of a trace and of an arrival schedule share it.
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import joblib
+import pyarrow as pa
+
+from marconi_sim.core.replay_radix import UNLIMITED
+from marconi_sim.errors import UsageError, UserError
+from marconi_sim.experiment import IDENTITY, METRICS, SETTINGS, load_experiment
+from marconi_sim.files import check_writable
+from marconi_sim.journal import Journal, Results, open_journal
+from marconi_sim.model import Model
+from marconi_sim.notices import notice
+from marconi_sim.planning import (
+    WORKING_SET_POLICY,
+    Configuration,
+    Plan,
+    Run,
+    Schedule,
+    make_plan,
+    working_set_fraction,
+)
+from marconi_sim.policy.base import Policy
+from marconi_sim.policy.load import load_policy, policy_sha256
+from marconi_sim.progress import progress, status
+from marconi_sim.simulation import replay_inputs, replay_workload
+from marconi_sim.sweep_file import finished_results, make_table, read_sweep, write_sweep
+from marconi_sim.trace.compiled import Trace
+from marconi_sim.trace.load import Workload, open_trace, schedule
+from marconi_sim.units import parse_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BACKENDS = ("joblib", "dask")
+# Requests times runs of a chunk: about a tenth of a second, so that there is always something to hand out, little is
+# lost when killed, and handing out costs next to nothing.
+_CHUNK_REQUESTS = 50_000
+_CONNECT_SECONDS = 10
+
+
+class Chunk(NamedTuple):
+    """Some runs of one configuration.
+
+    search: the user's catalogue folders.
+    requests_dir: where each run writes its requests; None: nowhere.
+    """
+
+    runs: tuple[Run, ...]
+    search: tuple[str, ...]
+    requests_dir: str | None
+
+
+class Failure(NamedTuple):
+    """A run that failed, and why."""
+
+    run: Run
+    reason: str
+
+
+@functools.lru_cache(maxsize=2)
+def _trace(name: str, search: tuple[str, ...]) -> tuple[str, Trace, Any]:
+    return open_trace(name, search)
+
+
+@functools.lru_cache(maxsize=4)
+def _workload(of: Schedule, search: tuple[str, ...]) -> Workload:
+    name, trace, recipe = _trace(of.trace, search)
+    if trace.sha256 != of.trace_sha256:
+        raise UserError(f"trace '{of.trace}': this worker has another version of it")
+    return schedule(trace, of.arrivals, name=name, sessions=of.sessions, recipe=recipe)
+
+
+@functools.lru_cache(maxsize=64)
+def _policy(name: str, sha256: str, search: tuple[str, ...]) -> type[Policy]:
+    cls = load_policy(name, search)
+    if cls.path is None or policy_sha256(cls.path) != sha256:
+        raise UserError(f"policy '{name}': this worker has another version of it")
+    return cls
+
+
+@functools.lru_cache(maxsize=64)
+def _working_set(of: Schedule, model: Model, search: tuple[str, ...]) -> int:
+    unbounded = load_policy(WORKING_SET_POLICY)()
+    result = replay_workload(_workload(of, search), unbounded, model, UNLIMITED)
+    return int(result.summary["peak_bytes"])
+
+
+def _capacity(configuration: Configuration, search: tuple[str, ...]) -> int:
+    fraction = working_set_fraction(configuration.capacity)
+    if fraction is None:
+        return parse_bytes(configuration.capacity)
+    whole = _working_set(configuration.schedule, configuration.model, search)
+    return max(1, int(fraction * whole))
+
+
+def _requests_file(requests_dir: str | Path, key: str) -> Path:
+    return Path(requests_dir) / f"{key}.parquet"
+
+
+def _results(run: Run, chunk: Chunk) -> Results:
+    configuration = run.configuration
+    workload = _workload(configuration.schedule, chunk.search)
+    policy = _policy(run.policy, run.policy_sha256, chunk.search)(**dict(run.params))
+    capacity = _capacity(configuration, chunk.search)
+    result = replay_workload(workload, policy, configuration.model, capacity)
+    if chunk.requests_dir is not None:
+        # Before the result is told: who finds a run finished finds its file.
+        result.write_requests(_requests_file(chunk.requests_dir, run.key))
+    row = result.row()
+    known = {*SETTINGS, *METRICS, *IDENTITY, "seconds"}
+    findings = [name for name in row if name not in known and not name.startswith("param_")]
+    return {name: row[name] for name in ("capacity_bytes", *METRICS, *findings)}
+
+
+def run_chunk(chunk: Chunk) -> list[tuple[str, Results]] | Failure:
+    """Run a chunk in whatever process this is; return (key, results) of every run."""
+    found = []
+    for run in chunk.runs:
+        try:
+            found.append((run.key, _results(run, chunk)))
+        except UserError as error:
+            return Failure(run, str(error))
+    return found
+
+
+def _chunks(runs: list[Run], plan: Plan, requests_dir: Path | None) -> list[Chunk]:
+    folder = str(requests_dir.resolve()) if requests_dir else None
+    chunks = []
+    for configuration, group in groupby(runs, key=lambda run: run.configuration):
+        members = list(group)
+        size = max(1, _CHUNK_REQUESTS // configuration.schedule.requests)
+        parts = (tuple(members[i : i + size]) for i in range(0, len(members), size))
+        chunks += [Chunk(part, plan.search, folder) for part in parts]
+    return chunks
+
+
+def compile_kernels(plan: Plan, runs: Iterable[Run]) -> None:
+    """Compile what the runs need into the cache on disk, which all workers read.
+
+    Once here, or every worker would compile the same.
+    """
+    started = time.perf_counter()
+    workload = next(iter(plan.workloads.values()))
+    tiny = schedule(workload.trace, workload.arrivals, name=workload.name, sessions=1)
+    index, requests = replay_inputs(tiny)
+    compiled = set()
+    for run in runs:
+        words = tuple(key for key, value in run.params if isinstance(value, str))
+        if (run.policy, words) in compiled:
+            continue
+        compiled.add((run.policy, words))
+        with status(f"compiling policy {Path(run.policy).stem}"):
+            policy = _policy(run.policy, run.policy_sha256, plan.search)(**dict(run.params))
+            for capacity in (1, UNLIMITED):
+                policy.replay(index, requests, run.configuration.model.shape, capacity)
+    seconds = time.perf_counter() - started
+    if seconds > 2:
+        notice(f"compiled {len(compiled)} policies in {seconds:.1f} s; kept for later")
+
+
+@contextmanager
+def _dask(scheduler: str) -> Iterator[dict[str, Any]]:
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise UsageError(
+            "backend 'dask' needs the package distributed; install it: pip install 'marconi-sim[dask]'"
+        ) from error
+    try:
+        client = Client(scheduler, timeout=_CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(
+            f"scheduler '{scheduler}': cannot be reached ({reason}); start one with 'dask scheduler' and give its"
+            " address, e.g. tcp://host:8786"
+        ) from error
+    with client:
+        if not client.ncores():
+            raise UserError(
+                f"scheduler '{scheduler}': has no workers; start some with 'dask worker {scheduler}'"
+            )
+        yield {"backend": "dask", "client": client}
+
+
+@contextmanager
+def _local(jobs: int | None, chunks: int) -> Iterator[dict[str, Any]]:
+    wanted = jobs or joblib.cpu_count()
+    yield {"backend": "loky", "n_jobs": max(1, min(wanted, chunks))}
+
+
+def _run(chunks: list[Chunk], journal: Journal, jobs: int | None, scheduler: str | None) -> None:
+    total = sum(len(chunk.runs) for chunk in chunks)
+    where = _dask(scheduler) if scheduler else _local(jobs, len(chunks))
+    with (
+        where as settings,
+        joblib.parallel_config(**settings),
+        progress("running", total, "runs") as advance,
+    ):
+        parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)
+        for found in parallel(joblib.delayed(run_chunk)(chunk) for chunk in chunks):
+            if isinstance(found, Failure):
+                run = found.run
+                raise UserError(
+                    f"policy '{run.policy}' {dict(run.params)} on trace '{run.configuration.schedule.trace}' with"
+                    f" capacity {run.configuration.capacity}: {found.reason}"
+                )
+            journal.add(found)
+            advance(len(found))
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A finished sweep.
+
+    Attributes:
+        table: its file's content.
+        found: how many of its runs were finished before.
+        ran: how many ran now.
+        seconds: that took.
+    """
+
+    table: pa.Table
+    found: int
+    ran: int
+    seconds: float
+
+
+def remaining(plan: Plan, finished: dict[str, Results], requests_dir: Path | None) -> list[Run]:
+    """Return the runs of a plan that are not finished, in its order."""
+    return [
+        run
+        for run in plan.runs
+        if run.key not in finished
+        or (requests_dir is not None and not _requests_file(requests_dir, run.key).exists())
+    ]
+
+
+def earlier_results(out: Path | None) -> dict[str, Results]:
+    """Return the results in a sweep's file, none if there is no file.
+
+    Raises:
+        UserError: there is a file that is no sweep's.
+    """
+    return finished_results(read_sweep(out)) if out is not None and out.exists() else {}
+
+
+def _remove_leftovers(folder: Path, pattern: str) -> None:
+    """Delete what a killed sweep was writing."""
+    for path in folder.glob(pattern):
+        path.unlink(missing_ok=True)
+
+
+def _finish(
+    plan: Plan,
+    journal: Journal,
+    jobs: int | None,
+    scheduler: str | None,
+    requests_dir: Path | None,
+) -> Swept:
+    started = time.perf_counter()
+    missing = remaining(plan, journal.finished, requests_dir)
+    if missing:
+        compile_kernels(plan, missing)
+        _run(_chunks(missing, plan, requests_dir), journal, jobs, scheduler)
+    table = make_table(plan, journal.finished)
+    found = len(plan.runs) - len(missing)
+    return Swept(table, found, len(missing), time.perf_counter() - started)
+
+
+def run_plan(
+    plan: Plan,
+    *,
+    out: Path | None = None,
+    jobs: int | None = None,
+    scheduler: str | None = None,
+    resume: bool = True,
+    requests_dir: Path | None = None,
+) -> Swept:
+    """Run what is missing of a plan, and write its file; the arguments are those of `sweep`.
+
+    Raises:
+        UserError: a run fails, or a file cannot be used.
+    """
+    if out is not None:
+        check_writable(out)
+    if requests_dir is not None:
+        try:
+            requests_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{requests_dir}: cannot be made ({error.strerror})") from error
+        _remove_leftovers(requests_dir, ".*.parquet.*.tmp")
+    if out is None:
+        return _finish(plan, Journal(None, {}), jobs, scheduler, requests_dir)
+    with open_journal(out, resume) as journal:
+        _remove_leftovers(out.resolve().parent, f".{glob.escape(out.name)}.*.tmp")
+        if resume:
+            journal.finished = earlier_results(out) | journal.finished
+        swept = _finish(plan, journal, jobs, scheduler, requests_dir)
+        write_sweep(swept.table, out)
+        return swept
+
+
+def default_requests_dir(out: Path) -> Path:
+    """Return where the requests of a sweep go: FILE.requests/ beside FILE.parquet."""
+    return out.with_name(f"{out.stem}.requests")
+
+
+def sweep(
+    experiment: str | Path,
+    *,
+    out: str | Path | None = None,
+    jobs: int | None = None,
+    scheduler: str | None = None,
+    resume: bool = True,
+    requests_dir: str | Path | None = None,
+    search: Iterable[str | Path] = (),
+) -> pd.DataFrame:
+    """Run every combination of an experiment; return one row per run.
+
+    Args:
+        experiment: a name in the catalogue, or the path of a `.toml` file; see `marconi_sim.experiment`.
+        out: file for the rows (Parquet); default none. The same experiment gives the same bytes, however it is run.
+        jobs: worker processes, at least 1; default one per core.
+        scheduler: address of a Dask scheduler, e.g. `tcp://host:8786`: run on its workers instead, which need the same
+            package, and the same paths if the experiment names files.
+        resume: take finished runs from `out` and its journal; otherwise begin anew.
+        requests_dir: folder for one file per run with a row per request, named by the column `run`; default
+            `OUT.requests` beside `out` if the experiment asks for requests.
+        search: the user's catalogue folders.
+
+    Raises:
+        UsageError: an unknown name, or an argument that is not allowed.
+        UserError: a mistake in the experiment, a policy that fails, or a file that cannot be used.
+    """
+    if jobs is not None and (type(jobs) is not int or jobs < 1):
+        raise UsageError(f"jobs {jobs}: must be a whole number of at least 1")
+    if jobs is not None and scheduler is not None:
+        raise UsageError(f"jobs {jobs}: has no effect with a scheduler, whose workers decide")
+    loaded = load_experiment(experiment, search)
+    target = None if out is None else Path(out)
+    folder = None if requests_dir is None else Path(requests_dir)
+    if folder is None and loaded.requests:
+        if target is None:
+            raise UsageError(
+                f"experiment '{loaded.name}' writes a file of requests per run: give out or requests_dir"
+            )
+        folder = default_requests_dir(target)
+    frame: pd.DataFrame = run_plan(
+        make_plan(loaded, search),
+        out=target,
+        jobs=jobs,
+        scheduler=scheduler,
+        resume=resume,
+        requests_dir=folder,
+    ).table.to_pandas()
+    return frame
