@@ -103,6 +103,9 @@ def open_journal(out: Path, resume: bool) -> Iterator[Journal]:
         finished, whole = parse(path.read_bytes()) if resume else ({}, 0)
         os.ftruncate(handle, whole)
         yield Journal(handle, finished)
-        path.unlink()
+        os.ftruncate(handle, 0)
     finally:
+        # The lock is still held: nobody else has this journal.
+        if os.fstat(handle).st_size == 0:
+            path.unlink(missing_ok=True)
         os.close(handle)

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import functools
 import glob
+import os
+import socket
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,7 +25,7 @@ import pyarrow as pa
 from marconi_sim.core.replay_radix import UNLIMITED
 from marconi_sim.errors import UsageError, UserError
 from marconi_sim.experiment import IDENTITY, METRICS, SETTINGS, load_experiment
-from marconi_sim.files import check_writable
+from marconi_sim.files import check_folder, check_writable
 from marconi_sim.journal import Journal, Results, open_journal
 from marconi_sim.model import Model
 from marconi_sim.notices import notice
@@ -52,6 +55,8 @@ BACKENDS = ("joblib", "dask")
 # lost when killed, and handing out costs next to nothing.
 _CHUNK_REQUESTS = 50_000
 _CONNECT_SECONDS = 10
+_WATCH_SECONDS = 0.5
+_LOADING = threading.Lock()  # a Dask worker may have several threads
 
 
 class Chunk(NamedTuple):
@@ -67,9 +72,8 @@ class Chunk(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A run that failed, and why."""
+    """What went wrong, in one line."""
 
-    run: Run
     reason: str
 
 
@@ -115,12 +119,14 @@ def _requests_file(requests_dir: str | Path, key: str) -> Path:
 
 def _results(run: Run, chunk: Chunk) -> Results:
     configuration = run.configuration
-    workload = _workload(configuration.schedule, chunk.search)
-    policy = _policy(run.policy, run.policy_sha256, chunk.search)(**dict(run.params))
-    capacity = _capacity(configuration, chunk.search)
+    with _LOADING:
+        workload = _workload(configuration.schedule, chunk.search)
+        policy = _policy(run.policy, run.policy_sha256, chunk.search)(**dict(run.params))
+        capacity = _capacity(configuration, chunk.search)
     result = replay_workload(workload, policy, configuration.model, capacity)
     if chunk.requests_dir is not None:
         # Before the result is told: who finds a run finished finds its file.
+        Path(chunk.requests_dir).mkdir(parents=True, exist_ok=True)
         result.write_requests(_requests_file(chunk.requests_dir, run.key))
     row = result.row()
     known = {*SETTINGS, *METRICS, *IDENTITY, "seconds"}
@@ -135,7 +141,11 @@ def run_chunk(chunk: Chunk) -> list[tuple[str, Results]] | Failure:
         try:
             found.append((run.key, _results(run, chunk)))
         except UserError as error:
-            return Failure(run, str(error))
+            place = run.configuration
+            return Failure(
+                f"policy '{run.policy}' {dict(run.params)} on trace '{place.schedule.trace}' with capacity"
+                f" {place.capacity}: {error}"
+            )
     return found
 
 
@@ -178,14 +188,18 @@ def compile_kernels(plan: Plan, runs: Iterable[Run]) -> None:
 def _dask(scheduler: str) -> Iterator[dict[str, Any]]:
     try:
         from distributed import Client
+        from distributed.comm import parse_address, parse_host_port
     except ImportError as error:
         raise UsageError(
             "backend 'dask' needs the package distributed; install it: pip install 'marconi-sim[dask]'"
         ) from error
     try:
+        # First by hand: a client that finds nobody tries for another 20 s when it is thrown away.
+        place = parse_host_port(parse_address(scheduler)[1])
+        socket.create_connection(place, timeout=_CONNECT_SECONDS).close()
         client = Client(scheduler, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise UserError(
             f"scheduler '{scheduler}': cannot be reached ({reason}); start one with 'dask scheduler' and give its"
             " address, e.g. tcp://host:8786"
@@ -198,30 +212,42 @@ def _dask(scheduler: str) -> Iterator[dict[str, Any]]:
         yield {"backend": "dask", "client": client}
 
 
+def _end_with(parent: int) -> None:
+    """Let this worker end when the process that started it has ended, even by kill -9: it would wait for minutes."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_WATCH_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 @contextmanager
 def _local(jobs: int | None, chunks: int) -> Iterator[dict[str, Any]]:
     wanted = jobs or joblib.cpu_count()
-    yield {"backend": "loky", "n_jobs": max(1, min(wanted, chunks))}
+    yield {
+        "backend": "loky",
+        "n_jobs": max(1, min(wanted, chunks)),
+        "initializer": _end_with,
+        "initargs": (os.getpid(),),
+    }
 
 
-def _run(chunks: list[Chunk], journal: Journal, jobs: int | None, scheduler: str | None) -> None:
+def _run(
+    plan: Plan, chunks: list[Chunk], journal: Journal, jobs: int | None, scheduler: str | None
+) -> None:
     total = sum(len(chunk.runs) for chunk in chunks)
     where = _dask(scheduler) if scheduler else _local(jobs, len(chunks))
-    with (
-        where as settings,
-        joblib.parallel_config(**settings),
-        progress("running", total, "runs") as advance,
-    ):
+    with where as settings, joblib.parallel_config(**settings):
+        compile_kernels(plan, (run for chunk in chunks for run in chunk.runs))
         parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)
-        for found in parallel(joblib.delayed(run_chunk)(chunk) for chunk in chunks):
-            if isinstance(found, Failure):
-                run = found.run
-                raise UserError(
-                    f"policy '{run.policy}' {dict(run.params)} on trace '{run.configuration.schedule.trace}' with"
-                    f" capacity {run.configuration.capacity}: {found.reason}"
-                )
-            journal.add(found)
-            advance(len(found))
+        with progress("running", total, "runs") as advance:
+            for found in parallel(joblib.delayed(run_chunk)(chunk) for chunk in chunks):
+                if isinstance(found, Failure):
+                    raise UserError(found.reason)
+                journal.add(found)
+                advance(len(found))
 
 
 @dataclass(frozen=True)
@@ -276,8 +302,7 @@ def _finish(
     started = time.perf_counter()
     missing = remaining(plan, journal.finished, requests_dir)
     if missing:
-        compile_kernels(plan, missing)
-        _run(_chunks(missing, plan, requests_dir), journal, jobs, scheduler)
+        _run(plan, _chunks(missing, plan, requests_dir), journal, jobs, scheduler)
     table = make_table(plan, journal.finished)
     found = len(plan.runs) - len(missing)
     return Swept(table, found, len(missing), time.perf_counter() - started)
@@ -300,10 +325,7 @@ def run_plan(
     if out is not None:
         check_writable(out)
     if requests_dir is not None:
-        try:
-            requests_dir.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"{requests_dir}: cannot be made ({error.strerror})") from error
+        check_folder(requests_dir)
         _remove_leftovers(requests_dir, ".*.parquet.*.tmp")
     if out is None:
         return _finish(plan, Journal(None, {}), jobs, scheduler, requests_dir)
