@@ -23,7 +23,7 @@ from marconi_sim.errors import UserError
 from marconi_sim.experiment import Experiment, Grid, PolicyGrid
 from marconi_sim.model import VARIABLE, Model, load_model, vary
 from marconi_sim.policy.base import Policy
-from marconi_sim.policy.load import load_policy, policy_sha256
+from marconi_sim.policy.load import load_policy
 from marconi_sim.trace.arrivals import Arrivals, default_arrivals, retimed
 from marconi_sim.trace.load import Workload, open_trace, schedule
 from marconi_sim.units import parse_bytes
@@ -189,8 +189,8 @@ def _models(grid: Grid) -> list[Model]:
 
 def _policies(
     grid: PolicyGrid, search: tuple[str, ...], workload: Workload
-) -> list[tuple[type[Policy], str, dict[str, Any]]]:
-    """Return the policy, its file's hash and every combination of its parameters; the trace's recipe names others."""
+) -> list[tuple[type[Policy], dict[str, Any]]]:
+    """Return the policy with every combination of its parameters; the others are as the trace's recipe says."""
     with grid.table.at("policy"):
         cls = load_policy(grid.name, search)
     for key, values in grid.values.items():
@@ -198,16 +198,13 @@ def _policies(
             for value in values:
                 cls(**{key: value})
     defaults = workload.recipe.policy_defaults.get(cls.name, {}) if workload.recipe else {}
-    assert cls.path is not None
-    sha256 = policy_sha256(cls.path)
-    return [(cls, sha256, cls(**{**defaults, **one}).params) for one in grid.combinations()]
+    return [(cls, cls(**{**defaults, **one}).params) for one in grid.combinations()]
 
 
 def _configurations(
     grid: Grid, models: list[Model], search: tuple[str, ...]
 ) -> list[tuple[Configuration, Workload]]:
-    yardstick = load_policy(WORKING_SET_POLICY).path
-    assert yardstick is not None
+    yardstick = load_policy(WORKING_SET_POLICY).sha256
     found = []
     for made, workload in _schedules(grid, search):
         for model in models:
@@ -216,7 +213,7 @@ def _configurations(
                 key = _key(
                     made.trace_sha256, made.sessions, dataclasses.asdict(made.arrivals),
                     model.accounting, model.numbers(), capacity,
-                    policy_sha256(yardstick) if relative else None, source_sha256(),
+                    yardstick if relative else None, source_sha256(),
                 )  # fmt: skip
                 found.append((Configuration(made, model, capacity, key), workload))
     return found
@@ -272,9 +269,9 @@ def make_plan(experiment: Experiment, search: Iterable[str | Path] = ()) -> Plan
             for chosen in _policies(policy_grid, folders, first)
         ]
         for configuration, workload in configurations:
-            for policy_grid, cls, sha256, params in policies:
-                key = _key(configuration.key, cls.name, sha256, params)
-                run = Run(configuration, policy_grid.name, sha256, tuple(params.items()), key)
+            for policy_grid, cls, params in policies:
+                key = _key(configuration.key, cls.name, cls.sha256, params)
+                run = Run(configuration, policy_grid.name, cls.sha256, tuple(params.items()), key)
                 label = policy_grid.label
                 if (label, key) in rows:
                     raise UserError(

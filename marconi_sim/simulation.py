@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -139,10 +138,9 @@ def replay_workload(
     input_tokens = compiled.depth[requests.input_node]
     total_flops = _flops(shape, input_tokens)
     saved_flops = _flops(shape, outcome.reused)
-    names = _session_column(workload)
     columns = {
         "request": np.arange(rows.size, dtype=np.int64),
-        "session": names[compiled.session[rows]],
+        "session": compiled.session_labels[compiled.session[rows]],
         "turn": compiled.turn[rows],
         "arrival": workload.arrival,
         "input_tokens": input_tokens,
@@ -186,7 +184,7 @@ def replay_workload(
         "response_time": workload.arrivals.response_time,
         "seed": workload.arrivals.seed,
         "trace_sha256": compiled.sha256,
-        "policy_sha256": _sha256(chosen.path),
+        "policy_sha256": chosen.sha256 or None,
         "version": __version__,
     }
     return Result(summary, columns)
@@ -196,15 +194,3 @@ def _flops(shape: Shape, tokens: NDArray[np.int32]) -> NDArray[np.float64]:
     length = tokens.astype(np.float64)
     flops: NDArray[np.float64] = length * (shape.flops_linear + shape.flops_quadratic * length)
     return flops
-
-
-def _sha256(path: Path | None) -> str | None:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path else None
-
-
-def _session_column(workload: Workload) -> NDArray[Any]:
-    """Return the sessions' names, as numbers if all of them are."""
-    names = workload.trace.session_names
-    if all(name.isascii() and name.isdigit() and len(name) < 19 for name in names):
-        return np.array([int(name) for name in names], np.int64)
-    return np.array(names, object)

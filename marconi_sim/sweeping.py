@@ -39,7 +39,7 @@ from marconi_sim.planning import (
     working_set_fraction,
 )
 from marconi_sim.policy.base import Policy
-from marconi_sim.policy.load import load_policy, policy_sha256
+from marconi_sim.policy.load import load_policy
 from marconi_sim.progress import progress, status
 from marconi_sim.simulation import replay_inputs, replay_workload
 from marconi_sim.sweep_file import finished_results, make_table, read_sweep, write_sweep
@@ -93,7 +93,7 @@ def _workload(of: Schedule, search: tuple[str, ...]) -> Workload:
 @functools.lru_cache(maxsize=64)
 def _policy(name: str, sha256: str, search: tuple[str, ...]) -> type[Policy]:
     cls = load_policy(name, search)
-    if cls.path is None or policy_sha256(cls.path) != sha256:
+    if cls.sha256 != sha256:
         raise UserError(f"policy '{name}': this worker has another version of it")
     return cls
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import strategies
+
 from marconi_sim.policy import Entry, Parameter, RadixPolicy, kernel
 
 VALUES = tuple(strategies.VALUES)

@@ -61,9 +61,7 @@ def _build_variant(integer: Integer) -> dict[str, Any]:
         "policy": one_of("marconi", "sglang+"),
         "alpha": one_of(0.0, 0.1, 0.5, 1.0, 2.0, 10.0),
         "admits": tuple(
-            place
-            for place in ("branch_point", "input_end", "sequence_end")
-            if integer(0, 2) > 0
+            place for place in ("branch_point", "input_end", "sequence_end") if integer(0, 2) > 0
         ),
         "evicts": one_of("at_most_one_child", "leaves"),
         "touches": one_of("reused_node", "path"),

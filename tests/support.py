@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import naive
 import numpy as np
+
 from marconi_sim.core import shape as core
 from marconi_sim.core.blocks import new_block_cache, replay_blocks
 from marconi_sim.core.outcome import (
@@ -117,7 +118,9 @@ def step_by_step(policy: Policy, case: Replay, *, check: bool = False) -> list[d
     return list(_block_rows(policy, case))
 
 
-def rows_of(policy: Policy, case: Replay, *, check: bool = False) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def rows_of(
+    policy: Policy, case: Replay, *, check: bool = False
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the rows of one replay of the whole case, the totals in the last one only, and the findings."""
     outcome, findings, _ = policy.replay(*case, check=check)
     rows = [_row(outcome, i, case.shape) for i in range(case.requests.input_node.size)]

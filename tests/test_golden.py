@@ -7,14 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import marconi_sim as ms
 import naive
 import numpy as np
 import pytest
-from marconi_sim.policy.load import load_policy
 from marconi_sim.simulate import simulate
-from marconi_sim.trace.load import Workload
 from support import kernel_case, rows_of, step_by_step
+
+import marconi_sim as ms
+from marconi_sim.policy.load import load_policy
+from marconi_sim.trace.load import Workload
 
 PAPER = ("branchy", "agent", "chat")
 OWN = Path(__file__).parent / "golden"
@@ -76,7 +77,9 @@ def test_shared_results(shared: Path, name: str):
 
 
 @pytest.mark.parametrize("name", PAPER)
-@pytest.mark.parametrize(("policy", "key"), [("unbounded", "unbounded_reused"), ("ceiling", "seen")])
+@pytest.mark.parametrize(
+    ("policy", "key"), [("unbounded", "unbounded_reused"), ("ceiling", "seen")]
+)
 def test_shared_results_without_limit(shared: Path, name: str, policy: str, key: str):
     workload, expected = paper(shared, name)
     result = simulate(workload, policy=policy, capacity=1)
@@ -110,4 +113,6 @@ def test_own_results(name: str):
         assert {key: rows[-1][key] for key in totals} == {key: run[key][-1] for key in totals}
         if not bootstrap:
             stepped = step_by_step(policy, replay)
-            assert {key: [row[key] for row in stepped] for key in totals} == {key: run[key] for key in totals}
+            assert {key: [row[key] for row in stepped] for key in totals} == {
+                key: run[key] for key in totals
+            }

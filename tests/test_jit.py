@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from support import REPOSITORY
 
-TINY = '''
+TINY = """
 from marconi_sim.core.callee import increment
 from marconi_sim.core.jit import kernel
 
@@ -32,15 +32,15 @@ def total(count, params, hook):
 @kernel
 def read(array, position):
     return array[position]
-'''
-CALLEE = '''
+"""
+CALLEE = """
 from marconi_sim.core.jit import inner
 
 
 @inner
 def increment(x):
     return x + 1.0
-'''
+"""
 POLICY = '''"""A policy."""
 from marconi_sim.policy import RadixPolicy, kernel
 
@@ -54,7 +54,7 @@ class Mine(RadixPolicy):
         return params.alpha * entry + {constant}
 '''
 # Prints, for each policy file: what the kernel returns, and how often it was found in the cache and compiled.
-PROBE = '''
+PROBE = """
 import json, sys
 from pathlib import Path
 from marconi_sim.core import tiny
@@ -68,7 +68,7 @@ for path in sys.argv[1:]:
     stats = getattr(tiny.total, "stats", None)
     found.append([value] + ([sum(stats.cache_hits.values()), sum(stats.cache_misses.values())] if stats else []))
 print(json.dumps(found))
-'''
+"""
 BOUNDS = """
 import numpy as np
 from marconi_sim.core import tiny
@@ -94,7 +94,9 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def start(checkout: Path, code: str, *args: str, **variables: str) -> subprocess.Popen[str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA_", "PYTHON"))}
+    kept = {
+        key: value for key, value in os.environ.items() if not key.startswith(("NUMBA_", "PYTHON"))
+    }
     where = {"PYTHONPATH": str(checkout), "NUMBA_CACHE_DIR": str(checkout / "cache")}
     environment = {key: value for key, value in (kept | where | variables).items() if value}
     return subprocess.Popen(
@@ -115,7 +117,9 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 def probe(checkout: Path, *policies: str, **variables: str) -> Any:
     """Return [value, hits so far, compilations so far] after each policy."""
-    return json.loads(finish(start(checkout, PROBE, *(f"{name}.py" for name in policies), **variables)))
+    return json.loads(
+        finish(start(checkout, PROBE, *(f"{name}.py" for name in policies), **variables))
+    )
 
 
 def cached(folder: Path) -> set[str]:
@@ -180,23 +184,37 @@ def test_interpreted_gives_the_same_values(checkout: Path):
 
 
 def test_package_in_a_folder_that_cannot_be_written(checkout: Path):
-    for folder in (checkout, checkout / "marconi_sim" / "core", checkout / "marconi_sim" / "policy"):
+    for folder in (
+        checkout,
+        checkout / "marconi_sim" / "core",
+        checkout / "marconi_sim" / "policy",
+    ):
         (folder / "__pycache__").write_text("not a folder: root may write anywhere")
-    variables = {"NUMBA_CACHE_DIR": "", "HOME": str(checkout / "home"), "XDG_CACHE_HOME": str(checkout / "home")}
+    variables = {
+        "NUMBA_CACHE_DIR": "",
+        "HOME": str(checkout / "home"),
+        "XDG_CACHE_HOME": str(checkout / "home"),
+    }
     assert probe(checkout, "a", **variables) == [[A, 0, 1]]
     assert cached(checkout / "home")
     assert probe(checkout, "a", **variables) == [[A, 1, 0]]
 
 
 def test_nowhere_to_write_a_cache(checkout: Path):
-    for folder in (checkout, checkout / "marconi_sim" / "core", checkout / "marconi_sim" / "policy"):
+    for folder in (
+        checkout,
+        checkout / "marconi_sim" / "core",
+        checkout / "marconi_sim" / "policy",
+    ):
         (folder / "__pycache__").write_text("not a folder")
     variables = {"NUMBA_CACHE_DIR": "", "HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null"}
     assert probe(checkout, "a", **variables)[0][0] == A
 
 
 def test_two_processes_fill_one_cache_at_once(checkout: Path):
-    at_once = [start(checkout, PROBE, f"{first}.py", f"{second}.py") for first, second in ("ab", "ba")]
+    at_once = [
+        start(checkout, PROBE, f"{first}.py", f"{second}.py") for first, second in ("ab", "ba")
+    ]
     values = [[row[0] for row in json.loads(finish(process))] for process in at_once]
     assert values == [[A, B], [B, A]]
     assert probe(checkout, "a", "b") == [[A, 1, 0], [B, 2, 0]]
@@ -204,7 +222,8 @@ def test_two_processes_fill_one_cache_at_once(checkout: Path):
 
 def test_a_real_policy_compiles_once(checkout: Path):
     lines = [
-        {"session_id": 0, "turn_id": i, "ts": i, "input_tokens": [1, 2, 3, i], "output_tokens": [i]} for i in range(4)
+        {"session_id": 0, "turn_id": i, "ts": i, "input_tokens": [1, 2, 3, i], "output_tokens": [i]}
+        for i in range(4)
     ]
     (checkout / "t.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     code = (

@@ -12,11 +12,12 @@ import numba
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from marconi_sim.policy.base import Policy
-from marconi_sim.policy.load import load_policy
 from naive import RadixCache, Request, Shape
 from strategies import Case, cases, random_case, random_variant, variants
 from support import Replay, kernel_case, rows_of, step_by_step
+
+from marconi_sim.policy.base import Policy
+from marconi_sim.policy.load import load_policy
 
 CLOCKS = ("logical", "seconds")
 # What runs -> (shipped policy, parameters). `block_size` 0 stands for that of the case.
@@ -237,7 +238,9 @@ def test_many_touches_of_few_entries():
 @settings(bounded)
 def test_a_longer_trace_begins_like_a_shorter_one(case: Case):
     whole = kernel_case(case.requests, case.shape, case.capacity_bytes)
-    half = kernel_case(case.requests[: len(case.requests) // 2 + 1], case.shape, case.capacity_bytes)
+    half = kernel_case(
+        case.requests[: len(case.requests) // 2 + 1], case.shape, case.capacity_bytes
+    )
     for policy in (shipped("marconi")(alpha=0.5), shipped("vllm+")(block_size=case.block)):
         rows = step_by_step(policy, half)
         assert step_by_step(policy, whole)[: len(rows)] == rows
@@ -247,7 +250,9 @@ def test_a_longer_trace_begins_like_a_shorter_one(case: Case):
 @settings(bounded)
 def test_room_for_everything_is_as_good_as_no_limit(case: Case):
     tokens = sum(len(request.input + request.output) for request in case.requests)
-    enough = tokens * case.shape.kv_bytes_per_token + 3 * len(case.requests) * case.shape.state_bytes
+    enough = (
+        tokens * case.shape.kv_bytes_per_token + 3 * len(case.requests) * case.shape.state_bytes
+    )
     replay = kernel_case(case.requests, case.shape, enough + 1)
     expected = step_by_step(shipped("unbounded")(), replay)
     assert step_by_step(shipped("marconi")(alpha=2.0), replay) == expected

@@ -21,9 +21,12 @@ _COMMANDS = {
     "trace": ("marconi_sim.cli.trace", "Import, build, describe, check and export traces."),
     "list": (
         "marconi_sim.cli.catalogue",
-        "List the traces, policies, models and formats there are.",
+        "List the traces, policies, models, experiments and formats there are.",
     ),
-    "show": ("marconi_sim.cli.catalogue", "Show what a policy, a model or a trace is."),
+    "show": (
+        "marconi_sim.cli.catalogue",
+        "Show what a policy, a model, an experiment or a trace is.",
+    ),
 }
 
 

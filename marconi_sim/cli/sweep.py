@@ -155,6 +155,7 @@ def _print_plan(
 
     console = Console(highlight=False)
     console.print(f"[bold]{plan.experiment.title}[/]")
+    console.print(" ".join(plan.experiment.description.split()))
     console.print(_combinations_table(plan))
     requests = len({run.configuration for run in plan.runs})
     click.echo(

@@ -45,11 +45,13 @@ class Policy:
     Attributes:
         name: what the policy is called in results: the stem of its file.
         path: its file.
+        sha256: hash of its file; empty for a class that is not from a file.
         params: every parameter by name.
     """
 
     name: ClassVar[str] = ""
     path: ClassVar[Path | None] = None
+    sha256: ClassVar[str] = ""
 
     def __init__(self, **params: Any) -> None:
         known = self.parameters()
