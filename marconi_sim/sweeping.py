@@ -26,7 +26,7 @@ from marconi_sim.core.replay_radix import UNLIMITED
 from marconi_sim.errors import UsageError, UserError
 from marconi_sim.experiment import IDENTITY, METRICS, SETTINGS, load_experiment
 from marconi_sim.files import check_folder, check_writable
-from marconi_sim.journal import Journal, Results, open_journal
+from marconi_sim.journal import Journal, Results, journal_path, open_journal
 from marconi_sim.model import Model
 from marconi_sim.notices import notice
 from marconi_sim.planning import (
@@ -333,7 +333,13 @@ def run_plan(
         _remove_leftovers(out.resolve().parent, f".{glob.escape(out.name)}.*.tmp")
         if resume:
             journal.finished = earlier_results(out) | journal.finished
-        swept = _finish(plan, journal, jobs, scheduler, requests_dir)
+        try:
+            swept = _finish(plan, journal, jobs, scheduler, requests_dir)
+        except KeyboardInterrupt:
+            notice(
+                f"finished runs are kept in {journal_path(out)}; the same command goes on from there"
+            )
+            raise
         write_sweep(swept.table, out)
         return swept
 
