@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -112,22 +111,38 @@ def simulate(
     shape_of = model if isinstance(model, Model) else load_model(model)
     chosen = _policy(policy, params or {}, workload, search)
     capacity_bytes = _capacity_bytes(capacity, workload)
-    shape = shape_of.shape
-    _warn_if_nothing_fits(workload, shape, chosen, capacity_bytes)
+    _warn_if_nothing_fits(workload, shape_of.shape, chosen, capacity_bytes)
+    return replay_workload(workload, chosen, shape_of, capacity_bytes, check=check)
 
+
+def replay_inputs(workload: Workload) -> tuple[Index, Requests]:
+    """Return what a policy's replay takes of a workload."""
+    compiled, rows = workload.trace, workload.order
+    return Index(compiled.parent, compiled.depth), Requests(
+        compiled.input_node[rows], compiled.end_node[rows], workload.arrival
+    )
+
+
+def replay_workload(
+    workload: Workload, chosen: Policy, model: Model, capacity_bytes: int, *, check: bool = False
+) -> Result:
+    """Replay a workload with a policy's instance: `simulate` after everything is looked up.
+
+    Raises:
+        UserError: the policy fails.
+    """
     compiled = workload.trace
     rows = workload.order
-    index = Index(compiled.parent, compiled.depth)
-    requests = Requests(compiled.input_node[rows], compiled.end_node[rows], workload.arrival)
+    index, requests = replay_inputs(workload)
+    shape = model.shape
     outcome, findings, seconds = chosen.replay(index, requests, shape, capacity_bytes, check=check)
 
     input_tokens = compiled.depth[requests.input_node]
     total_flops = _flops(shape, input_tokens)
     saved_flops = _flops(shape, outcome.reused)
-    names = _session_column(workload)
     columns = {
         "request": np.arange(rows.size, dtype=np.int64),
-        "session": names[compiled.session[rows]],
+        "session": compiled.session_labels[compiled.session[rows]],
         "turn": compiled.turn[rows],
         "arrival": workload.arrival,
         "input_tokens": input_tokens,
@@ -145,8 +160,8 @@ def simulate(
         "trace": workload.name,
         "policy": chosen.name,
         "params": dict(chosen.params),
-        "model": shape_of.name,
-        "accounting": shape_of.accounting,
+        "model": model.name,
+        "accounting": model.accounting,
         "capacity_bytes": capacity_bytes,
         "requests": int(rows.size),
         "sessions": workload.sessions,
@@ -171,7 +186,7 @@ def simulate(
         "response_time": workload.arrivals.response_time,
         "seed": workload.arrivals.seed,
         "trace_sha256": compiled.sha256,
-        "policy_sha256": _sha256(chosen.path),
+        "policy_sha256": chosen.sha256 or None,
         "version": __version__,
     }
     return Result(summary, columns)
@@ -181,15 +196,3 @@ def _flops(shape: Shape, tokens: NDArray[np.int32]) -> NDArray[np.float64]:
     length = tokens.astype(np.float64)
     flops: NDArray[np.float64] = length * (shape.flops_linear + shape.flops_quadratic * length)
     return flops
-
-
-def _sha256(path: Path | None) -> str | None:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path else None
-
-
-def _session_column(workload: Workload) -> NDArray[Any]:
-    """Return the sessions' names, as numbers if all of them are."""
-    names = workload.trace.session_names
-    if all(name.isascii() and name.isdigit() and len(name) < 19 for name in names):
-        return np.array([int(name) for name in names], np.int64)
-    return np.array(names, object)

@@ -14,12 +14,19 @@ from marconi_sim.errors import UserError
 # Command -> (module that defines it under the same name, one line of help).
 _COMMANDS = {
     "run": ("marconi_sim.cli.run", "Replay a trace against a cache and print what was reused."),
+    "sweep": (
+        "marconi_sim.cli.sweep",
+        "Run every combination of an experiment and write one row per run.",
+    ),
     "trace": ("marconi_sim.cli.trace", "Import, build, describe, check and export traces."),
     "list": (
         "marconi_sim.cli.catalogue",
-        "List the traces, policies, models and formats there are.",
+        "List the traces, policies, models, experiments and formats there are.",
     ),
-    "show": ("marconi_sim.cli.catalogue", "Show what a policy, a model or a trace is."),
+    "show": (
+        "marconi_sim.cli.catalogue",
+        "Show what a policy, a model, an experiment or a trace is.",
+    ),
 }
 
 

@@ -46,12 +46,14 @@ class Policy:
         name: what the policy is called in results: the stem of its file.
         unit: what it admits as a whole: `sequence` or `block`.
         path: its file.
+        sha256: hash of its file; empty for a class that is not from a file.
         params: every parameter by name.
     """
 
     name: ClassVar[str] = ""
     unit: ClassVar[str] = "sequence"
     path: ClassVar[Path | None] = None
+    sha256: ClassVar[str] = ""
 
     def __init__(self, **params: Any) -> None:
         known = self.parameters()

@@ -94,6 +94,14 @@ class Trace:
         return self.depth[self.end_node] - self.depth[self.input_node]
 
     @functools.cached_property
+    def session_labels(self) -> NDArray[Any]:
+        """The sessions' names for results: int64 if all of them are numbers."""
+        names = self.session_names
+        if all(name.isascii() and name.isdigit() and len(name) < 19 for name in names):
+            return np.array([int(name) for name in names], np.int64)
+        return np.array(names, object)
+
+    @functools.cached_property
     def sha256(self) -> str:
         """Hash of everything a simulation can depend on; provenance is not part of it."""
         digest = hashlib.sha256()
