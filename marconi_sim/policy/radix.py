@@ -70,6 +70,14 @@ class RadixPolicy(Policy):
                 raise TypeError(
                     f"{cls.__name__}.{attribute}: {getattr(cls, attribute)!r}, allowed: {allowed}"
                 )
+        for name, parameter in cls.parameters().items():
+            if BOOTSTRAP not in parameter.words:
+                continue
+            if not cls.bootstrap_grid.get(name) or "multiplier" not in cls.parameters():
+                raise TypeError(
+                    f"{cls.__name__}.{name} may be '{BOOTSTRAP}', which needs values in bootstrap_grid['{name}']"
+                    " and a parameter multiplier"
+                )
 
     @classmethod
     def rules(cls) -> dict[str, str]:
