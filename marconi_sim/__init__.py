@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from marconi_sim.policy.load import load_policy
     from marconi_sim.result import Result
     from marconi_sim.simulation import simulate
+    from marconi_sim.sweeping import sweep
     from marconi_sim.trace.load import Workload, load_trace
 
 __version__ = "0.1.0"
@@ -34,6 +35,7 @@ _PUBLIC = {
     "load_policy": "marconi_sim.policy.load",
     "load_trace": "marconi_sim.trace.load",
     "simulate": "marconi_sim.simulation",
+    "sweep": "marconi_sim.sweeping",
 }
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "load_policy",
     "load_trace",
     "simulate",
+    "sweep",
 ]
 
 

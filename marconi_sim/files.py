@@ -41,6 +41,21 @@ def check_writable(path: Path) -> None:
         raise UserError(f"{path}: cannot be written, no permission in the folder {folder}")
 
 
+def check_folder(path: Path) -> None:
+    """Raise early if a folder could not be made at `path`, or written to if it is there.
+
+    Raises:
+        UserError: it is a file, or the folder it is in does not exist or may not be written.
+    """
+    if path.is_dir():
+        if not os.access(path, os.W_OK):
+            raise UserError(f"{path}: cannot be written, no permission in this folder")
+    elif path.exists():
+        raise UserError(f"{path}: is a file, expected a folder")
+    else:
+        check_writable(path)
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the same folder; on success it replaces `path`, on failure it is deleted.

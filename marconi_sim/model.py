@@ -15,7 +15,8 @@ The accounting `paper` is the paper's Table 1 and appendix A: FP16, multi-head a
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ _FOLDER = Path(__file__).parent / "models"
 _TEXTS = ("title", "source", "accounting")
 _LAYERS = ("attention_layers", "ssm_layers", "mlp_layers")
 _DIMENSIONS = ("model_dimension", "state_dimension")
+VARIABLE = (*_LAYERS, *_DIMENSIONS)  # what `vary` can change
 _LARGEST = 2**20
 ACCOUNTINGS = ("paper",)
 
@@ -37,6 +39,7 @@ class Model:
 
     Attributes:
         name: the stem of its file.
+        path: its file.
         attention_layers, ssm_layers, mlp_layers: numbers of layers.
         model_dimension: D, elements.
         state_dimension: N, elements.
@@ -73,6 +76,14 @@ class Model:
             "mlp": self.mlp_layers * 16.0 * L * D**2,
         }
 
+    def numbers(self) -> dict[str, int]:
+        """Return what tells the model from others: layers, dimensions, and the bytes that follow from them."""
+        return {
+            **{key: getattr(self, key) for key in (*_LAYERS, *_DIMENSIONS)},
+            "kv_bytes_per_token": self.kv_bytes,
+            "state_bytes": self.state_bytes,
+        }
+
     @property
     def shape(self) -> Shape:
         """What the kernels need of it."""
@@ -90,13 +101,43 @@ def models() -> dict[str, Path]:
     return {path.stem: path for path in sorted(_FOLDER.glob("*.toml"))}
 
 
-def _whole_number(values: dict[str, Any], key: str, low: int, path: Path) -> int:
-    value = values[key]
+def _whole_number(value: Any, key: str, place: str | Path) -> int:
+    low = 0 if key in _LAYERS else 1
     if type(value) is not int or not low <= value <= _LARGEST:
         raise UserError(
-            f"{path}: {key} = {value!r}, expected a whole number from {low} to {_LARGEST}"
+            f"{place}: {key} = {value!r}, expected a whole number from {low} to {_LARGEST}"
         )
     return value
+
+
+def _check_layers(numbers: Mapping[str, int], place: str | Path) -> None:
+    if numbers["attention_layers"] + numbers["ssm_layers"] == 0:
+        raise UserError(f"{place}: no attention and no SSM layers, so there is nothing to cache")
+
+
+def vary(model: Model, changes: Mapping[str, Any]) -> Model:
+    """Return the model with other numbers of layers or other dimensions; its name says what differs.
+
+    Raises:
+        UserError: an unknown key, or a number that is not allowed.
+    """
+    keys = VARIABLE
+    for key, value in changes.items():
+        if key not in keys:
+            raise UserError(f"model '{model.name}': unknown key '{key}'{did_you_mean(key, keys)}")
+        _whole_number(value, key, f"model '{model.name}'")
+    different = {key: value for key, value in changes.items() if value != getattr(model, key)}
+    if not different:
+        return model
+    text = ", ".join(f"{key}={value}" for key, value in different.items())
+    changed = replace(
+        model,
+        name=f"{model.name}[{text}]",
+        title=f"{model.title}, with {text}",
+        **different,
+    )
+    _check_layers({key: getattr(changed, key) for key in _LAYERS}, f"model '{changed.name}'")
+    return changed
 
 
 def load_model(name_or_path: str | Path) -> Model:
@@ -134,9 +175,7 @@ def load_model(name_or_path: str | Path) -> Model:
         raise UserError(
             f"{path}: accounting = '{values['accounting']}', allowed: {', '.join(ACCOUNTINGS)}"
         )
-    numbers = {key: _whole_number(values, key, 0, path) for key in _LAYERS}
-    numbers |= {key: _whole_number(values, key, 1, path) for key in _DIMENSIONS}
-    if numbers["attention_layers"] + numbers["ssm_layers"] == 0:
-        raise UserError(f"{path}: no attention and no SSM layers, so there is nothing to cache")
+    numbers = {key: _whole_number(values[key], key, path) for key in (*_LAYERS, *_DIMENSIONS)}
+    _check_layers(numbers, path)
     title, source, accounting = (values[key] for key in _TEXTS)
     return Model(path.stem, path, title, source, accounting, **numbers)

@@ -19,14 +19,21 @@ def progress(title: str, total: int | None, unit: str) -> Iterator[Callable[[int
         DownloadColumn,
         MofNCompleteColumn,
         Progress,
+        ProgressColumn,
+        Task,
         TextColumn,
         TimeRemainingColumn,
     )
+    from rich.text import Text
+
+    class _Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed:,.0f} {unit}/s" if task.speed else "")
 
     amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
     columns = [TextColumn("{task.description}"), BarColumn(), amount]
     if unit != "bytes":
-        columns.append(TextColumn(unit))
+        columns += [TextColumn(unit), _Rate()]
     with Progress(
         *columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True
     ) as bar:

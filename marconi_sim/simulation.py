@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,11 @@ def _capacity_bytes(capacity: str | int | None, workload: Workload) -> int:
         return workload.recipe.capacity if workload.recipe else parse_bytes(DEFAULT_CAPACITY)
     if isinstance(capacity, str):
         return parse_bytes(capacity)
-    if isinstance(capacity, bool) or int(capacity) != capacity:
+    try:
+        whole = not isinstance(capacity, bool) and int(capacity) == capacity
+    except (TypeError, ValueError, OverflowError):
+        whole = False
+    if not whole:
         raise UsageError(
             f"capacity {capacity!r}: expected a whole number of bytes or text like '60GB'"
         )
@@ -68,16 +71,15 @@ def _policy(
     return cls(**{**defaults, **params})
 
 
-def _warn_if_nothing_fits(workload: Workload, model: Model, policy: Policy, capacity: int) -> None:
-    rows = workload.order
-    tokens = workload.trace.depth[workload.trace.end_node[rows]]
-    needed = model.kv_bytes * tokens.astype(np.int64) + model.state_bytes
-    too_large = int((needed > capacity).sum())
-    if too_large == rows.size and policy.params.get("block_size") is None:
+def _warn_if_nothing_fits(workload: Workload, shape: Shape, policy: Policy, capacity: int) -> None:
+    tokens = workload.trace.depth[workload.trace.end_node[workload.order]]
+    least, most = (policy.needed_bytes(shape, int(n)) for n in (tokens.min(), tokens.max()))
+    if least > capacity:
+        needs = f"the shortest of {tokens.size} needs {format_bytes(least)}, the longest {format_bytes(most)}"
+        if least == most:
+            needs = f"each needs {format_bytes(least)}"
         warn(
-            f"capacity {format_bytes(capacity)} is below one sequence: nothing can be cached;"
-            f" the shortest of {rows.size} needs {format_bytes(int(needed.min()))},"
-            f" the longest {format_bytes(int(needed.max()))}"
+            f"capacity {format_bytes(capacity)} is below one {policy.unit}: nothing can be cached; {needs}"
         )
 
 
@@ -114,29 +116,51 @@ def simulate(
     shape_of = model if isinstance(model, Model) else load_model(model)
     chosen = _policy(policy, params or {}, workload, search)
     capacity_bytes = _capacity_bytes(capacity, workload)
-    _warn_if_nothing_fits(workload, shape_of, chosen, capacity_bytes)
+    _warn_if_nothing_fits(workload, shape_of.shape, chosen, capacity_bytes)
+    return replay_workload(workload, chosen, shape_of, capacity_bytes, rules=rules, check=check)
 
+
+def replay_inputs(workload: Workload) -> tuple[Index, Requests]:
+    """Return what a policy's replay takes of a workload."""
+    compiled, rows = workload.trace, workload.order
+    return Index(compiled.parent, compiled.depth), Requests(
+        compiled.input_node[rows], compiled.end_node[rows], workload.arrival
+    )
+
+
+def replay_workload(
+    workload: Workload,
+    chosen: Policy,
+    model: Model,
+    capacity_bytes: int,
+    *,
+    rules: str | Departures = "paper",
+    check: bool = False,
+) -> Result:
+    """Replay a workload with a policy's instance: `simulate` after everything is looked up.
+
+    Raises:
+        UserError: the policy fails.
+    """
     compiled = workload.trace
     rows = workload.order
-    index = Index(compiled.parent, compiled.depth)
-    requests = Requests(compiled.input_node[rows], compiled.end_node[rows], workload.arrival)
-    shape = shape_of.shape
+    index, requests = replay_inputs(workload)
+    shape = model.shape
     departures = departures_of(rules)
     if rules == "paper":
         replayed = chosen.replay(index, requests, shape, capacity_bytes, check=check)
     else:
         replayed = replay_departing(
-            chosen, index, requests, shape_of, capacity_bytes, departures, check=check
+            chosen, index, requests, model, capacity_bytes, departures, check=check
         )
     outcome, findings, seconds = replayed
 
     input_tokens = compiled.depth[requests.input_node]
     total_flops = _flops(shape, input_tokens)
     saved_flops = _flops(shape, outcome.reused)
-    names = _session_column(workload)
     columns = {
         "request": np.arange(rows.size, dtype=np.int64),
-        "session": names[compiled.session[rows]],
+        "session": compiled.session_labels[compiled.session[rows]],
         "turn": compiled.turn[rows],
         "arrival": workload.arrival,
         "input_tokens": input_tokens,
@@ -155,8 +179,8 @@ def simulate(
         "policy": chosen.name,
         "params": dict(chosen.params),
         "rules": name_of(departures),
-        "model": shape_of.name,
-        "accounting": shape_of.accounting,
+        "model": model.name,
+        "accounting": model.accounting,
         "capacity_bytes": capacity_bytes,
         "requests": int(rows.size),
         "sessions": workload.sessions,
@@ -181,7 +205,7 @@ def simulate(
         "response_time": workload.arrivals.response_time,
         "seed": workload.arrivals.seed,
         "trace_sha256": compiled.sha256,
-        "policy_sha256": _sha256(chosen.path),
+        "policy_sha256": chosen.sha256 or None,
         "version": __version__,
     }
     return Result(summary, columns)
@@ -191,15 +215,3 @@ def _flops(shape: Shape, tokens: NDArray[np.int32]) -> NDArray[np.float64]:
     length = tokens.astype(np.float64)
     flops: NDArray[np.float64] = length * (shape.flops_linear + shape.flops_quadratic * length)
     return flops
-
-
-def _sha256(path: Path | None) -> str | None:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path else None
-
-
-def _session_column(workload: Workload) -> NDArray[Any]:
-    """Return the sessions' names, as numbers if all of them are."""
-    names = workload.trace.session_names
-    if all(name.isascii() and name.isdigit() and len(name) < 19 for name in names):
-        return np.array([int(name) for name in names], np.int64)
-    return np.array(names, object)

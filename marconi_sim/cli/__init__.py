@@ -14,6 +14,10 @@ from marconi_sim.errors import UserError
 # Command -> (module that defines it under the same name, one line of help).
 _COMMANDS = {
     "run": ("marconi_sim.cli.run", "Replay a trace against a cache and print what was reused."),
+    "sweep": (
+        "marconi_sim.cli.sweep",
+        "Run every combination of an experiment and write one row per run.",
+    ),
     "trace": ("marconi_sim.cli.trace", "Import, build, describe, check and export traces."),
     "fidelity": (
         "marconi_sim.cli.fidelity",
@@ -21,9 +25,12 @@ _COMMANDS = {
     ),
     "list": (
         "marconi_sim.cli.catalogue",
-        "List the traces, policies, models and formats there are.",
+        "List the traces, policies, models, experiments and formats there are.",
     ),
-    "show": ("marconi_sim.cli.catalogue", "Show what a policy, a model or a trace is."),
+    "show": (
+        "marconi_sim.cli.catalogue",
+        "Show what a policy, a model, an experiment or a trace is.",
+    ),
 }
 
 
@@ -60,10 +67,14 @@ def cli() -> None:
 def main() -> None:
     """Run the command line: every user's mistake is one line on stderr, with exit status 1 or 2."""
     try:
-        status = cli.main(standalone_mode=False)
+        status = cli.main(prog_name="marconi-sim", standalone_mode=False)
     except UserError as error:
-        sys.stderr.write(f"error: {error}\n")
+        line = " ".join(str(error).splitlines())  # a file's name or a quoted reason may have more
+        sys.stderr.write(f"error: {line}\n")
         sys.exit(error.exit_status)
+    except click.exceptions.NoArgsIsHelpError as error:
+        sys.stderr.write(f"{error.format_message()}\n")
+        sys.exit(error.exit_code)
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f"; see '{context.command_path} --help'" if context else ""

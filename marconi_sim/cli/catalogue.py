@@ -8,7 +8,7 @@ import click
 
 from marconi_sim.cli.options import catalogue_option, json_option
 
-KINDS = ("traces", "policies", "models", "formats")
+KINDS = ("traces", "policies", "models", "experiments", "formats")
 
 
 def _traces(search: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -46,13 +46,29 @@ def _models(search: tuple[str, ...]) -> list[dict[str, Any]]:
     ]
 
 
+def _experiments(search: tuple[str, ...]) -> list[dict[str, Any]]:
+    from marconi_sim import catalogue
+    from marconi_sim.experiment import load_experiment
+
+    return [
+        {"name": name, "what": load_experiment(path).title, "file": str(path)}
+        for name, path in catalogue.entries("experiments", search).items()
+    ]
+
+
 def _formats(search: tuple[str, ...]) -> list[dict[str, Any]]:
     from marconi_sim.trace.formats import formats
 
     return [{"name": name, "what": one.summary, "file": None} for name, one in formats().items()]
 
 
-_ROWS = {"traces": _traces, "policies": _policies, "models": _models, "formats": _formats}
+_ROWS = {
+    "traces": _traces,
+    "policies": _policies,
+    "models": _models,
+    "experiments": _experiments,
+    "formats": _formats,
+}
 
 
 @click.command("list")
@@ -60,7 +76,7 @@ _ROWS = {"traces": _traces, "policies": _policies, "models": _models, "formats":
 @catalogue_option
 @json_option
 def list_command(kind: str | None, search: tuple[str, ...], as_json: bool) -> None:
-    """List the traces, policies, models and formats there are, or one KIND of them."""
+    """List the traces, policies, models, experiments and formats there are, or one KIND of them."""
     found = {one: _ROWS[one](search) for one in ((kind,) if kind else KINDS)}
     if as_json:
         import orjson
@@ -85,7 +101,7 @@ def list_command(kind: str | None, search: tuple[str, ...], as_json: bool) -> No
 
 @click.group("show")
 def show_command() -> None:
-    """Show what a policy, a model or a trace is."""
+    """Show what a policy, a model, an experiment or a trace is."""
 
 
 def _print_facts(title: str, facts: dict[str, str]) -> None:
@@ -197,6 +213,18 @@ def show_model(name: str, as_json: bool) -> None:
     )
 
 
+@show_command.command("experiment")
+@click.argument("name")
+@catalogue_option
+@json_option
+@click.pass_context
+def show_experiment(ctx: click.Context, name: str, search: tuple[str, ...], as_json: bool) -> None:
+    """Show what an experiment runs: the same as `marconi-sim sweep --dry-run`."""
+    from marconi_sim.cli.sweep import sweep_command
+
+    ctx.invoke(sweep_command, experiment=name, search=search, dry_run=True, as_json=as_json)
+
+
 @show_command.command("trace")
 @click.argument("name")
 @catalogue_option
@@ -206,4 +234,4 @@ def show_trace(ctx: click.Context, name: str, search: tuple[str, ...], as_json: 
     """Show what a trace is: the same as `marconi-sim trace info`."""
     from marconi_sim.cli.trace import info_command
 
-    ctx.invoke(info_command, trace=name, plot=None, search=search, as_json=as_json)
+    ctx.invoke(info_command, name=name, plot=None, search=search, as_json=as_json)

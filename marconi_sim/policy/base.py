@@ -44,14 +44,18 @@ class Policy:
 
     Attributes:
         name: what the policy is called in results: the stem of its file.
+        unit: what it admits as a whole: `sequence` or `block`.
         path: its file.
+        sha256: hash of its file; empty for a class that is not from a file.
         published: whether the paper's authors published this policy, so that it can be replayed under the rules of
             their code (`marconi_sim.policy.artifact`).
         params: every parameter by name.
     """
 
     name: ClassVar[str] = ""
+    unit: ClassVar[str] = "sequence"
     path: ClassVar[Path | None] = None
+    sha256: ClassVar[str] = ""
     published: ClassVar[bool] = False
 
     def __init__(self, **params: Any) -> None:
@@ -83,6 +87,14 @@ class Policy:
     def rules(cls) -> dict[str, str]:
         """Return what the policy declares, for people: question -> answer."""
         raise TypeError(f"{cls.__name__}: a policy family must say what its policies declare")
+
+    def needed_bytes(self, shape: Shape, tokens: int) -> int:
+        """Return the capacity below which no unit of a sequence of `tokens` tokens can be held; 0: it has no influence.
+
+        Raises:
+            TypeError: the family does not say.
+        """
+        raise TypeError(f"{type(self).__name__}: a policy family must say what it needs")
 
     def replay(
         self, index: Index, requests: Requests, shape: Shape, capacity: int, *, check: bool = False

@@ -15,26 +15,25 @@ from marconi_sim.files import readable_file
 from marconi_sim.policy.base import Policy
 
 
-def policy_sha256(path: Path) -> str:
-    """Return the hash of a policy's file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _run_file(path: Path) -> tuple[ModuleType, str]:
+    """Import a policy file; return the module and the file's hash.
 
-
-def _run_file(path: Path) -> ModuleType:
-    """Import a policy file. Its module name holds the file's hash: two files of one name do not meet."""
-    name = f"marconi_policy_{path.stem}_{policy_sha256(path)[:8]}"
-    if name in sys.modules:
-        return sys.modules[name]
+    The module's name holds the hash: two files of one name do not meet.
+    """
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    name = f"marconi_policy_{path.stem}_{sha256[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UserError(f"{path}: not a Python file (policy); its name must end in .py")
+    if name in sys.modules:
+        return sys.modules[name], sha256
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = (
         module  # before it runs: numba's cache looks its functions up under this name
     )
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         line = getattr(error, "lineno", None)
         trace = error.__traceback__
@@ -46,7 +45,7 @@ def _run_file(path: Path) -> ModuleType:
         raise UserError(
             f"{place}: the policy cannot be loaded ({type(error).__name__}: {error})"
         ) from error
-    return module
+    return module, sha256
 
 
 def load_policy(name_or_path: str | Path, search: Iterable[str | Path] = ()) -> type[Policy]:
@@ -57,7 +56,7 @@ def load_policy(name_or_path: str | Path, search: Iterable[str | Path] = ()) -> 
         UserError: the file does not run, or does not define exactly one policy.
     """
     path = readable_file(catalogue.find("policies", name_or_path, search), "policy")
-    module = _run_file(path)
+    module, sha256 = _run_file(path)
     found = [
         member
         for member in vars(module).values()
@@ -72,4 +71,5 @@ def load_policy(name_or_path: str | Path, search: Iterable[str | Path] = ()) -> 
         )
     found[0].name = path.stem
     found[0].path = path
+    found[0].sha256 = sha256
     return found[0]

@@ -94,6 +94,14 @@ class Trace:
         return self.depth[self.end_node] - self.depth[self.input_node]
 
     @functools.cached_property
+    def session_labels(self) -> NDArray[Any]:
+        """The sessions' names for results: int64 if all of them are numbers."""
+        names = self.session_names
+        if all(name.isascii() and name.isdigit() and len(name) < 19 for name in names):
+            return np.array([int(name) for name in names], np.int64)
+        return np.array(names, object)
+
+    @functools.cached_property
     def sha256(self) -> str:
         """Hash of everything a simulation can depend on; provenance is not part of it."""
         digest = hashlib.sha256()
@@ -158,7 +166,7 @@ def _read_header(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
     try:
         file = pq.ParquetFile(path)
         text = (file.schema_arrow.metadata or {}).get(_KEY)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise UserError(
             f"{path}: corrupted or not a Parquet file ({str(error).splitlines()[0]}); build or import the trace again"
         ) from error

@@ -156,6 +156,21 @@ def schedule(
     )
 
 
+def open_trace(
+    name_or_path: str | Path, search: Iterable[str | Path] = ()
+) -> tuple[str, Trace, Recipe | None]:
+    """Return (name, trace, recipe) of what `load_trace` takes, without times.
+
+    Raises:
+        UsageError, UserError: as `load_trace`.
+    """
+    path = catalogue.find("traces", name_or_path, search)
+    if path.suffix == ".toml":
+        recipe = load_recipe(path)
+        return recipe.name, compiled.load(recipe.data), recipe
+    return _trace_name(path), _load_bare(path), None
+
+
 def load_trace(
     name_or_path: str | Path,
     *,
@@ -185,10 +200,7 @@ def load_trace(
             its range.
         UserError: a file that cannot be used; the message names the place.
     """
-    path = catalogue.find("traces", name_or_path, search)
-    recipe = load_recipe(path) if path.suffix == ".toml" else None
-    name = recipe.name if recipe else _trace_name(path)
-    trace = compiled.load(recipe.data) if recipe else _load_bare(path)
+    name, trace, recipe = open_trace(name_or_path, search)
     arrivals = recipe.arrivals if recipe else _bare_arrivals(trace, name)
     arrivals = _retime(arrivals, name, sessions_per_second, response_time, seed)
     return schedule(trace, arrivals, name=name, sessions=sessions, recipe=recipe)

@@ -27,15 +27,13 @@ Every key is checked: an unknown key or a value of another type is an error.
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from marconi_sim.errors import UsageError, UserError, did_you_mean
-from marconi_sim.files import readable_file
+from marconi_sim.errors import UsageError, UserError
+from marconi_sim.toml_document import Document
 from marconi_sim.trace.arrivals import Arrivals
 from marconi_sim.trace.formats import ImportOptions
 from marconi_sim.units import parse_bytes
@@ -93,76 +91,36 @@ class Recipe:
     build: Build | None = None
 
 
-class _Document:
-    """A parsed TOML file that can say where a key is."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = readable_file(path, "recipe")
-        try:
-            self._text = path.read_text("utf-8")
-            self.values = tomllib.loads(self._text)
-        except tomllib.TOMLDecodeError as error:
-            line = re.search(r"at line (\d+)", str(error))
-            raise UserError(f"{path}{':' + line[1] if line else ''}: not TOML ({error})") from error
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}: not UTF-8 text ({error.reason})") from error
-
-    def place(self, key: str) -> str:
-        """Return `file:line` of the first line that sets `key` or opens that table."""
-        wanted = re.compile(rf"\s*(\[\s*)?(\w+\.)*[\"']?{re.escape(key)}[\"']?\s*(=|\]|\.)")
-        for number, line in enumerate(self._text.splitlines(), 1):
-            if wanted.match(line):
-                return f"{self.path}:{number}"
-        return str(self.path)
-
-    def check_keys(self, table: Mapping[str, Any], known: list[str], where: str) -> None:
-        for key in table:
-            if key not in known:
-                raise UserError(
-                    f"{self.place(key)}: unknown key '{key}'{where}{did_you_mean(key, known)}"
-                )
-
-    def take(self, table: Mapping[str, Any], key: str, kind: type, where: str = "") -> Any:
-        if key not in table:
-            raise UserError(f"{self.path}: no key '{key}'{where}; a recipe needs it")
-        if type(table[key]) is not kind:
-            word = {str: "text", bool: "true or false", int: "a whole number", dict: "a table"}[
-                kind
-            ]
-            raise UserError(f"{self.place(key)}: {key} = {table[key]!r}, expected {word}")
-        return table[key]
-
-
-def _arrivals(document: _Document) -> Arrivals:
-    table = document.take(document.values, "arrivals", dict)
-    document.check_keys(table, [f.name for f in fields(Arrivals)], " in [arrivals]")
+def _arrivals(document: Document) -> Arrivals:
+    table = document.table("arrivals")
+    table.check_keys(f.name for f in fields(Arrivals))
     for key in ("start", "gap"):
-        document.take(table, key, str, " in [arrivals]")
+        table.take(key, str)
     try:
-        return Arrivals(**table)
+        return Arrivals(**table.values)
     except UsageError as error:
         key = str(error).split(" ", 1)[0]
-        raise UserError(f"{document.place(key)}: [arrivals] {error}") from error
+        raise UserError(f"{table.place(key)}: [arrivals] {error}") from error
 
 
-def _build(document: _Document) -> Build | None:
+def _build(document: Document) -> Build | None:
     if "build" not in document.values:
         return None
-    table = document.take(document.values, "build", dict)
+    table = document.table("build")
     kinds = {f.name: bool if f.name == "shared_heads" else int for f in fields(ImportOptions)}
     del kinds["tokenizer"]
-    document.check_keys(table, [*_BUILD_TEXTS, *kinds], " in [build]")
+    table.check_keys([*_BUILD_TEXTS, *kinds])
     for key in _BUILD_TEXTS:
-        if key != "tokenizer" or key in table:
-            document.take(table, key, str, " in [build]")
-    options = {key: document.take(table, key, kinds[key]) for key in table if key in kinds}
+        if key != "tokenizer" or key in table.values:
+            table.take(key, str)
+    options = {key: table.take(key, kinds[key]) for key in table.values if key in kinds}
     return Build(
-        **{key: table[key] for key in _BUILD_TEXTS if key in table},
+        **{key: table.values[key] for key in _BUILD_TEXTS if key in table.values},
         options=ImportOptions(**options),
     )
 
 
-def _policy_defaults(document: _Document) -> dict[str, dict[str, Any]]:
+def _policy_defaults(document: Document) -> dict[str, dict[str, Any]]:
     table = document.values.get("policy_defaults", {})
     if not isinstance(table, dict) or not all(isinstance(t, dict) for t in table.values()):
         raise UserError(
@@ -179,10 +137,10 @@ def load_recipe(path: Path) -> Recipe:
         UserError: it cannot be read, is not TOML, lacks a key, or has an unknown key or a value of
             the wrong type; the message names the line where it can.
     """
-    document = _Document(path)
+    document = Document(path, "a recipe")
     values = document.values
-    document.check_keys(values, [*_TEXTS, "synthetic", "caveats", *_TABLES], "")
-    texts = {key: document.take(values, key, str) for key in _TEXTS}
+    document.check_keys([*_TEXTS, "synthetic", "caveats", *_TABLES])
+    texts = {key: document.take(key, str) for key in _TEXTS}
     caveats = values.get("caveats", [])
     if not isinstance(caveats, list) or not all(isinstance(c, str) for c in caveats):
         raise UserError(f"{document.place('caveats')}: caveats: expected a list of texts")
@@ -194,7 +152,7 @@ def load_recipe(path: Path) -> Recipe:
         name=path.stem,
         path=path,
         data=path.parent / texts.pop("data"),
-        synthetic=document.take(values, "synthetic", bool),
+        synthetic=document.take("synthetic", bool),
         caveats=tuple(caveats),
         capacity=capacity,
         arrivals=_arrivals(document),
