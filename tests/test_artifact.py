@@ -36,7 +36,6 @@ RUNS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("marconi", {"multiplier": 2}),
     ("vllm+", {"block_size": 0}),
 )
-CASES = 60
 
 
 @functools.cache
@@ -118,26 +117,25 @@ def test_without_departures_it_is_the_paper(shared: Path, name: str):
 # Random traces
 
 
-@pytest.mark.parametrize(("name", "params"), RUNS)
-def test_random_traces_without_departures(name: str, params: dict[str, Any]):
-    for seed in range(CASES):
+def assert_without_departures_it_is_the_fast_path(
+    name: str, params: dict[str, Any], seeds: range
+) -> None:
+    for seed in seeds:
         case, arguments = case_of(seed)
         fast = policy_of(name, params, case).replay(*arguments)
         assert columns(replay(name, params, seed, PAPER, check=True)) == columns(fast), seed
 
 
-@pytest.mark.parametrize(("name", "params"), RUNS)
-def test_random_traces_token_by_token(
-    name: str, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(artifact, "LAST", 3)  # fewer than the window of a trace of 20 requests
-    for seed in range(CASES):
+def assert_it_is_the_token_by_token_reading(
+    name: str, params: dict[str, Any], seeds: range
+) -> None:
+    for seed in seeds:
         case, _ = case_of(seed)
         if case.shape.attention == 0 or case.shape.ssm == 0:
             continue  # the published code divides by their bytes
         given = case.requests, case.capacity_bytes, case.shape
         if "multiplier" in params:
-            expected = naive_artifact.bootstrap(*given, params["multiplier"], last=3)
+            expected = naive_artifact.bootstrap(*given, params["multiplier"], artifact.LAST)
         else:
             alpha = params.get("alpha", 0.0)
             expected = naive_artifact.replay(name, *given, alpha, case.block)
@@ -154,9 +152,31 @@ def test_random_traces_token_by_token(
         assert found.findings.get("tuned_alpha") == expected.tuned_alpha, seed
 
 
-@pytest.mark.parametrize("switch", SWITCHES, ids=lambda switch: switch.name)
-def test_every_switch_changes_something(switch: Any, monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture
+def short_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the tuner count fewer requests than there are in the window of a trace of 20."""
     monkeypatch.setattr(artifact, "LAST", 3)
+
+
+@pytest.mark.parametrize(("name", "params"), RUNS)
+def test_random_traces_without_departures(name: str, params: dict[str, Any]):
+    assert_without_departures_it_is_the_fast_path(name, params, range(60))
+
+
+@pytest.mark.parametrize(("name", "params"), RUNS)
+def test_random_traces_token_by_token(name: str, params: dict[str, Any], short_window: None):
+    assert_it_is_the_token_by_token_reading(name, params, range(60))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "params"), RUNS)
+def test_many_random_traces(name: str, params: dict[str, Any], short_window: None):
+    assert_without_departures_it_is_the_fast_path(name, params, range(60, 2000))
+    assert_it_is_the_token_by_token_reading(name, params, range(60, 2000))
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda switch: switch.name)
+def test_every_switch_changes_something(switch: Any, short_window: None):
     concerned = {case.split()[0] for case in switch.cases}
     effects = set()
     for seed in range(400):
@@ -175,7 +195,7 @@ def test_every_switch_changes_something(switch: Any, monkeypatch: pytest.MonkeyP
 
 
 def test_the_list_of_switches_is_complete():
-    assert tuple(switch.name for switch in SWITCHES) == Departures._fields
+    assert sorted(switch.name for switch in SWITCHES) == sorted(Departures._fields)
 
 
 def test_no_switch_changes_a_case_it_does_not_concern():
