@@ -65,7 +65,16 @@ class Result:
         Raises:
             UserError: the file cannot be written.
         """
-        write_table(pa.Table.from_pylist([self.row()]), path)
+        write_rows([self.row()], path)
+
+
+def write_rows(rows: list[dict[str, Any]], path: Path) -> None:
+    """Write rows with equal keys as a Parquet file.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    write_table(pa.Table.from_pylist(rows), path)
 
 
 def write_table(table: pa.Table, path: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marconi_sim import __version__
+from marconi_sim.core.departures import Departures
 from marconi_sim.core.outcome import (
     BYPASSED,
     CAUSES,
@@ -23,6 +24,7 @@ from marconi_sim.core.shape import Shape
 from marconi_sim.errors import UsageError
 from marconi_sim.model import Model, load_model
 from marconi_sim.notices import warn
+from marconi_sim.policy.artifact import departures_of, name_of, replay_departing
 from marconi_sim.policy.base import Policy
 from marconi_sim.policy.load import load_policy
 from marconi_sim.result import Result, missed_columns
@@ -88,6 +90,7 @@ def simulate(
     capacity: str | int | None = None,
     model: str | Path | Model = DEFAULT_MODEL,
     params: Mapping[str, Any] | None = None,
+    rules: str | Departures = "paper",
     check: bool = False,
     search: Iterable[str | Path] = (),
 ) -> Result:
@@ -99,6 +102,8 @@ def simulate(
         capacity: bytes, as a number or as text with a unit; default: what the trace's recipe says.
         model: a shipped model's name, the path of a model file, or a `Model`.
         params: the policy's parameters.
+        rules: `paper`; `artifact`, the rules of the authors' published code, for the policies that they published; or
+            `Departures`, any combination of the two.
         check: check every invariant after every request; slower.
         search: the user's catalogue folders.
 
@@ -112,7 +117,7 @@ def simulate(
     chosen = _policy(policy, params or {}, workload, search)
     capacity_bytes = _capacity_bytes(capacity, workload)
     _warn_if_nothing_fits(workload, shape_of.shape, chosen, capacity_bytes)
-    return replay_workload(workload, chosen, shape_of, capacity_bytes, check=check)
+    return replay_workload(workload, chosen, shape_of, capacity_bytes, rules=rules, check=check)
 
 
 def replay_inputs(workload: Workload) -> tuple[Index, Requests]:
@@ -124,7 +129,13 @@ def replay_inputs(workload: Workload) -> tuple[Index, Requests]:
 
 
 def replay_workload(
-    workload: Workload, chosen: Policy, model: Model, capacity_bytes: int, *, check: bool = False
+    workload: Workload,
+    chosen: Policy,
+    model: Model,
+    capacity_bytes: int,
+    *,
+    rules: str | Departures = "paper",
+    check: bool = False,
 ) -> Result:
     """Replay a workload with a policy's instance: `simulate` after everything is looked up.
 
@@ -135,7 +146,14 @@ def replay_workload(
     rows = workload.order
     index, requests = replay_inputs(workload)
     shape = model.shape
-    outcome, findings, seconds = chosen.replay(index, requests, shape, capacity_bytes, check=check)
+    departures = departures_of(rules)
+    if rules == "paper":
+        replayed = chosen.replay(index, requests, shape, capacity_bytes, check=check)
+    else:
+        replayed = replay_departing(
+            chosen, index, requests, model, capacity_bytes, departures, check=check
+        )
+    outcome, findings, seconds = replayed
 
     input_tokens = compiled.depth[requests.input_node]
     total_flops = _flops(shape, input_tokens)
@@ -160,6 +178,7 @@ def replay_workload(
         "trace": workload.name,
         "policy": chosen.name,
         "params": dict(chosen.params),
+        "rules": name_of(departures),
         "model": model.name,
         "accounting": model.accounting,
         "capacity_bytes": capacity_bytes,

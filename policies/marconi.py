@@ -12,6 +12,7 @@ class Marconi(RadixPolicy):
     with at most one child; only the node whose state is reused is refreshed.
     """
 
+    published = True
     alpha = Parameter(
         "bootstrap", "weight of FLOP efficiency against recency; bootstrap: chosen on the start of the trace",
         low=0.0, words=("bootstrap",),

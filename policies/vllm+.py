@@ -5,3 +5,5 @@ from marconi_sim.policy import BlockPolicy
 
 class VLLMPlus(BlockPolicy):
     """Caches KV and a state for every full block; evicts the least recently used block."""
+
+    published = True

@@ -19,6 +19,10 @@ _COMMANDS = {
         "Run every combination of an experiment and write one row per run.",
     ),
     "trace": ("marconi_sim.cli.trace", "Import, build, describe, check and export traces."),
+    "fidelity": (
+        "marconi_sim.cli.fidelity",
+        "Tell what each departure of the published code from the paper is worth.",
+    ),
     "list": (
         "marconi_sim.cli.catalogue",
         "List the traces, policies, models, experiments and formats there are.",

@@ -56,6 +56,13 @@ def _parse_params(texts: tuple[str, ...]) -> dict[str, str]:
     metavar="NAME=VALUE",
     help="A parameter of the policy. Repeatable.",
 )
+@click.option(
+    "--rules",
+    default="paper",
+    show_default=True,
+    metavar="paper|artifact",
+    help="artifact: the rules of the authors' published code (sglang+, marconi and vllm+; docs/fidelity.md).",
+)
 @click.option("--sessions", type=int, metavar="N", help="Only the first N sessions of the trace.")
 @click.option(
     "--sessions-per-second",
@@ -91,6 +98,7 @@ def run_command(
     model: str,
     capacity: str | None,
     param_texts: tuple[str, ...],
+    rules: str,
     sessions: int | None,
     sessions_per_second: float | None,
     response_time: float | None,
@@ -139,6 +147,7 @@ def run_command(
             capacity=capacity,
             model=model,
             params=params,
+            rules=rules,
             check=check,
             search=search,
         )
@@ -184,6 +193,10 @@ def _print_tables(workload: Workload, result: Result, bounds: dict[str, Mapping[
         f" of {counted(summary['sessions'], 'session')}, {summary['input_tokens']:,} input tokens\n"
         f"model {summary['model']}, cache {format_bytes(summary['capacity_bytes'])}"
     )
+    if summary["rules"] != "paper":
+        console.print(
+            f"{summary['policy']} by the rules of its authors' code, bounds by the paper's"
+        )
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     table.add_column("policy")
     for title in (

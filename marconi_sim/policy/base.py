@@ -47,6 +47,8 @@ class Policy:
         unit: what it admits as a whole: `sequence` or `block`.
         path: its file.
         sha256: hash of its file; empty for a class that is not from a file.
+        published: whether the paper's authors published this policy, so that it can be replayed under the rules of
+            their code (`marconi_sim.policy.artifact`).
         params: every parameter by name.
     """
 
@@ -54,6 +56,7 @@ class Policy:
     unit: ClassVar[str] = "sequence"
     path: ClassVar[Path | None] = None
     sha256: ClassVar[str] = ""
+    published: ClassVar[bool] = False
 
     def __init__(self, **params: Any) -> None:
         known = self.parameters()
