@@ -108,7 +108,7 @@ def _results(run: Run, chunk: Chunk) -> Results:
         Path(chunk.requests_dir).mkdir(parents=True, exist_ok=True)
         result.write_requests(requests_file(chunk.requests_dir, run.key))
     row = result.row()
-    known = {*SETTINGS, *METRICS, *IDENTITY, "seconds"}
+    known = {*SETTINGS, *METRICS, *IDENTITY, "rules", "seconds"}
     findings = [name for name in row if name not in known and not name.startswith("param_")]
     return {name: row[name] for name in ("capacity_bytes", *METRICS, *findings)}
 
