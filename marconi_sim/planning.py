@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from marconi_sim import __version__
-from marconi_sim.errors import UserError
+from marconi_sim.errors import UsageError, UserError
 from marconi_sim.experiment import Experiment, Grid, PolicyGrid
 from marconi_sim.model import VARIABLE, Model, load_model, vary
 from marconi_sim.policy.base import Policy
@@ -253,8 +253,13 @@ def make_plan(experiment: Experiment, search: Iterable[str | Path] = ()) -> Plan
     """Return the runs of an experiment, in a fixed order.
 
     Raises:
+        UsageError: there is nothing to run.
         UserError: a name or a value that is not allowed; the message names the file and the line.
     """
+    if not experiment.policies:
+        raise UsageError(
+            f"experiment '{experiment.name}': has nothing to run; draw it: marconi-sim figures {experiment.name}"
+        )
     folders = tuple(str(Path(folder).resolve()) for folder in search)
     models = [model for grid in experiment.models for model in _models(grid)]
     rows: dict[tuple[str, str], Row] = {}

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import joblib
 import pyarrow as pa
 
+from marconi_sim.columns import IDENTITY, METRICS, SETTINGS
 from marconi_sim.core.replay_radix import UNLIMITED
 from marconi_sim.errors import UsageError, UserError
-from marconi_sim.experiment import IDENTITY, METRICS, SETTINGS, load_experiment
+from marconi_sim.experiment import load_experiment
 from marconi_sim.files import check_folder, check_writable
 from marconi_sim.journal import Journal, Results, open_journal
 from marconi_sim.model import Model

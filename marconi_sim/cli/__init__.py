@@ -18,6 +18,10 @@ _COMMANDS = {
         "marconi_sim.cli.sweep",
         "Run every combination of an experiment and write one row per run.",
     ),
+    "figures": (
+        "marconi_sim.cli.figures",
+        "Draw the figures of experiments, after running what they show.",
+    ),
     "trace": ("marconi_sim.cli.trace", "Import, build, describe, check and export traces."),
     "list": (
         "marconi_sim.cli.catalogue",

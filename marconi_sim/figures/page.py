@@ -1,0 +1,95 @@
+"""A figure's page: title, panels, and below them where its numbers come from. The same input gives the same bytes."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from marconi_sim.figures.style import FOOT_SIZE, GREY, HEIGHT, ROW, SETTINGS, WIDE, WIDTH
+from marconi_sim.files import whole_file
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+ENDINGS = (".pdf", ".png")
+_DOTS_PER_INCH = 120
+_COLUMNS = 3  # panels side by side
+_FOOT_LETTERS = 16.5  # per inch at FOOT_SIZE
+_TITLE_LETTERS = 10.5
+
+
+class Page:
+    """A figure while it is drawn.
+
+    Attributes:
+        canvas: the matplotlib figure.
+        panels: its axes, left to right.
+    """
+
+    def __init__(self, canvas: Canvas, panels: Sequence[Axes]) -> None:
+        self.canvas = canvas
+        self.panels = panels
+
+    def legend(self, columns: int = 4) -> None:
+        """Put one legend for all panels above them."""
+        handles, labels = self.panels[0].get_legend_handles_labels()
+        self.canvas.legend(handles, labels, loc="outside upper left", ncols=columns)
+
+    def write(self, folder: Path, name: str) -> list[Path]:
+        """Write NAME.pdf and NAME.png, each whole or not at all, without times; return them.
+
+        Raises:
+            UserError: they cannot be written.
+        """
+        written = []
+        for ending in ENDINGS:
+            path = folder / f"{name}{ending}"
+            metadata = {"CreationDate": None} if ending == ".pdf" else {"Software": None}
+            with whole_file(path) as temporary:
+                self.canvas.savefig(
+                    temporary, format=ending[1:], dpi=_DOTS_PER_INCH, metadata=metadata
+                )
+            written.append(path)
+        return written
+
+
+@contextmanager
+def page(
+    title: str, foot: Sequence[str], panels: int = 1, *, share_y: bool = True, wide: bool = False
+) -> Iterator[Page]:
+    """Yield a page with panels, three side by side; what is drawn inside has the common style.
+
+    Args:
+        title: what the figure shows.
+        foot: paragraphs below it: data, configuration, version.
+        panels: how many.
+        share_y: whether they have one y axis.
+        wide: for one panel that needs the width of several.
+    """
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
+    with mpl.rc_context():
+        mpl.rcdefaults()  # a user's own style must not leak in
+        mpl.rcParams.update(SETTINGS)
+        columns = min(panels, _COLUMNS)
+        rows = -(-panels // columns)
+        width = WIDE if panels > 1 or wide else WIDTH
+        lines = [textwrap.fill(one, int(width * _FOOT_LETTERS)) for one in foot]
+        below = "\n".join(lines)
+        canvas = Canvas(
+            figsize=(width, HEIGHT + (rows - 1) * ROW + 0.12 * below.count("\n")),
+            layout="constrained",
+        )
+        FigureCanvasAgg(canvas)
+        canvas.suptitle(textwrap.fill(title, int(width * _TITLE_LETTERS)), x=0.01, ha="left")
+        canvas.supxlabel(below, fontsize=FOOT_SIZE, color=GREY, x=0.01, ha="left")
+        axes = canvas.subplots(rows, columns, sharey=share_y, squeeze=False).flatten()
+        for unused in axes[panels:]:
+            unused.remove()
+        yield Page(canvas, list(axes[:panels]))
