@@ -176,7 +176,7 @@ def _policy(table: Table, path: Path) -> PolicyGrid:
 def _has_runs(document: Document) -> bool:
     """Tell whether there is something to run: not if every figure is of traces or models alone."""
     kinds = [table.values.get("kind") for table in document.tables("figures")]
-    alone = [kind for kind, (_, _, of) in FIGURE_KINDS.items() if of in ("traces", "models")]
+    alone = [kind for kind, known in FIGURE_KINDS.items() if known.of in ("traces", "models")]
     return bool(document.tables("policies")) or not kinds or not all(k in alone for k in kinds)
 
 

@@ -32,6 +32,7 @@ WORKING_SET = "wss"
 WORKING_SET_POLICY = "unbounded"
 _WORKING_SET = re.compile(rf"([0-9]+(?:\.[0-9]+)?){WORKING_SET}")
 _PACKAGE = Path(__file__).parent
+_WITHOUT_EFFECT = ("_catalogue", "cli", "figures", "latency", "paper")
 
 
 @dataclass(frozen=True)
@@ -114,10 +115,13 @@ class Plan:
 
 @functools.cache
 def source_sha256() -> str:
-    """Return a hash of this package's Python files: results of another version are not ours."""
+    """Return a hash of this package's Python files: results of another version are not ours.
+
+    What only draws or prints results is left out.
+    """
     digest = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
-        if "_catalogue" not in path.parts:
+        if path.relative_to(_PACKAGE).parts[0] not in _WITHOUT_EFFECT:
             digest.update(f"{path.relative_to(_PACKAGE).as_posix()}\0".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()

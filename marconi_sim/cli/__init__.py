@@ -22,6 +22,7 @@ _COMMANDS = {
         "marconi_sim.cli.figures",
         "Draw the figures of experiments, after running what they show.",
     ),
+    "paper": ("marconi_sim.cli.paper", "Print every number of the paper beside ours."),
     "trace": ("marconi_sim.cli.trace", "Import, build, describe, check and export traces."),
     "list": (
         "marconi_sim.cli.catalogue",

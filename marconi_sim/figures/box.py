@@ -68,4 +68,4 @@ def draw(page: Page, rows: Rows, figure: Figure) -> None:
     axes.set_ylabel(y.label())
     if figure.x != "trace":
         axes.set_xlabel(quantity(figure.x).label())
-    page.canvas.legend(handles=handles, loc="outside upper left", ncols=4)
+    page.legend(handles=handles)

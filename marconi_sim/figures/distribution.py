@@ -11,6 +11,8 @@ from marconi_sim.figures.style import looks
 from marconi_sim.figures.words import trace_text
 from marconi_sim.trace.load import Workload
 
+NOTE = "Dots: medians."
+
 
 def draw(page: Page, workloads: Sequence[Workload]) -> None:
     """Draw the share of requests up to each length, one panel per trace."""

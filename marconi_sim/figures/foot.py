@@ -17,11 +17,15 @@ _MANY = 6  # values that are listed; of more the ends are named
 SYNTHETIC = "SYNTHETIC"
 
 
+def _number(value: float) -> str:
+    return f"{int(value):,}" if value == int(value) else f"{value:g}"
+
+
 def _listed(values: Iterable[Any]) -> str:
     known = list(dict.fromkeys(value for value in values if not pd.isna(value)))
     if len(known) > _MANY and all(isinstance(value, int | float) for value in known):
-        return f"{min(known):g} to {max(known):g}"
-    return ", ".join(f"{v:g}" if isinstance(v, int | float) else str(v) for v in known)
+        return f"{_number(min(known))} to {_number(max(known))}"
+    return ", ".join(_number(v) if isinstance(v, int | float) else str(v) for v in known)
 
 
 def _source(name: str, title: str, source: str | None, synthetic: bool, amount: str) -> str:
@@ -43,9 +47,13 @@ def _configuration(frame: pd.DataFrame) -> str:
         ("response_time", "response time", " s"),
         ("seed", "seed", ""),
     ):
-        text = _listed(frame[column])
-        if text:
-            parts.append(f"{word} {text}{unit}")
+        traces: dict[str, list[str]] = {}
+        for name, rows in frame.groupby("trace", sort=False):
+            traces.setdefault(_listed(rows[column]), []).append(str(name))
+        for text, names in traces.items():
+            if text:
+                which = f" ({', '.join(names)})" if len(traces) > 1 else ""
+                parts.append(f"{word} {text}{unit}{which}")
     return "; ".join(parts) + "."
 
 
@@ -102,8 +110,9 @@ def foot_of_traces(workloads: Iterable[Workload], of: str) -> list[str]:
 def foot_of_models(models: Iterable[Model], of: str) -> list[str]:
     """Return the foot of a figure that shows formulas."""
     texts = [
-        f"{m.name}: {m.title.split(': ')[-1]}, D = {m.model_dimension}, N = {m.state_dimension},"
-        f" {format_bytes(m.kv_bytes)} of KV per token, {format_bytes(m.state_bytes)} per state."
+        f"{m.name}: {m.attention_layers} attention, {m.ssm_layers} SSM and {m.mlp_layers} MLP layers,"
+        f" D = {m.model_dimension}, N = {m.state_dimension}, {format_bytes(m.kv_bytes)} of KV per token,"
+        f" {format_bytes(m.state_bytes)} per state."
         for m in models
     ]
     return [

@@ -42,7 +42,7 @@ def draw_sequence_bytes(page: Page, models: Sequence[Model]) -> None:
         for model in models
         for block in ((*BLOCKS, None) if model.state_bytes else (None,))
     }
-    tokens = _lengths(0)
+    tokens = _lengths(1000)
     for (label, (model, block)), look in zip(series.items(), looks(series).values(), strict=True):
         axes.plot(
             tokens / 1000, [sequence_bytes(model, length, block) / 1e9 for length in tokens],
@@ -50,11 +50,14 @@ def draw_sequence_bytes(page: Page, models: Sequence[Model]) -> None:
         )  # fmt: skip
         at = sequence_bytes(model, _MARKED, block) / 1e9
         axes.annotate(
-            f"{at:.3g} GB", (_MARKED / 1000, at), (-5, 4), textcoords="offset points",
+            f"{at:.3g} GB", (_MARKED / 1000, at), (-4, 5), textcoords="offset points",
             fontsize=8.5, ha="right", color=GREY,
         )  # fmt: skip
+        axes.plot([_MARKED / 1000], [at], color=look.colour, marker=".", markersize=8)
     axes.axvline(_MARKED / 1000, color=GREY, linewidth=0.8, linestyle=":")
     axes.set_yscale("log")
+    axes.set_yticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
+    axes.set_ylim(0.08, 70)
     axes.set_xlim(0, _LONGEST / 1000)
     axes.set_xlabel("tokens of the sequence, thousands")
     axes.set_ylabel("bytes of its KV and states, GB (logarithmic)")
@@ -82,7 +85,7 @@ def draw_flops(page: Page, models: Sequence[Model]) -> None:
     tokens = _lengths(0)
     styles = looks(_KINDS)
     for axes, model in zip(page.panels, models, strict=True):
-        parts = {kind: [model.flops_by_layer(n)[kind] / 1e15 for n in tokens] for kind in _KINDS}
+        parts = {kind: [model.flops_by_layer(n)[kind] / 1e12 for n in tokens] for kind in _KINDS}
         for kind, name in _KINDS.items():
             look = styles[kind]
             axes.plot(
@@ -94,5 +97,5 @@ def draw_flops(page: Page, models: Sequence[Model]) -> None:
         axes.set_xlabel("tokens of the prefill, thousands")
         if len(page.panels) > 1:
             axes.set_title(model.name)
-    page.panels[0].set_ylabel("FLOPs, 10$^{15}$")
+    page.panels[0].set_ylabel("FLOPs of the prefill, trillions")
     page.legend()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from marconi_sim.figures.page import Page
+from marconi_sim.errors import UserError
+from marconi_sim.figures.page import COLUMNS, Page
 from marconi_sim.figures.rows import Rows, rows_of
 from marconi_sim.figures.spec import Figure
 from marconi_sim.figures.style import looks
@@ -22,7 +23,13 @@ def draw(page: Page, rows: Rows, figure: Figure) -> None:
     """Draw a line per series; where several runs share an x, their mean, and a band from lowest to highest."""
     frame = rows_of(rows, figure)
     x, y = quantity(figure.x), y_quantity(figure)
-    frame["x"] = [x_number(figure.x, value) for value in frame[figure.x]]
+    try:
+        frame["x"] = [x_number(figure.x, value) for value in frame[figure.x]]
+    except ValueError as error:
+        raise UserError(
+            f"{rows.experiment.path}: figure '{figure.name}': x = '{figure.x}' is not a number in every run;"
+            " use the kind bars or box"
+        ) from error
     frame["y"] = y.factor * frame.value
     styles = looks(figure.series)
     names = frame.drop_duplicates("trace")
@@ -57,7 +64,8 @@ def draw(page: Page, rows: Rows, figure: Figure) -> None:
         axes.set_xlabel(x.label())
         if len(page.panels) > 1 or synthetic:
             axes.set_title(trace_text(str(name), bool(synthetic), " "))
-    page.panels[0].set_ylabel(y.label())
+    for axes in page.panels[::COLUMNS]:
+        axes.set_ylabel(y.label())
     page.legend(3 if len(page.panels) == 1 else 6)
 
 

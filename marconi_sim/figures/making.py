@@ -7,11 +7,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from marconi_sim import catalogue
-from marconi_sim.catalogue import origin
 from marconi_sim.columns import TTFT
 from marconi_sim.errors import UsageError, UserError, did_you_mean
 from marconi_sim.experiment import Experiment, load_experiment
-from marconi_sim.figures import bars, blocks, box, cdf, distribution, formulas, lengths, lines
+from marconi_sim.figures import (
+    bars,
+    blocks,
+    box,
+    cdf,
+    course,
+    distribution,
+    formulas,
+    lengths,
+    lines,
+)
 from marconi_sim.figures.foot import foot_of_models, foot_of_sweep, foot_of_traces
 from marconi_sim.figures.page import page
 from marconi_sim.figures.rows import Rows
@@ -28,6 +37,7 @@ _OF_RUNS = {
     "bars": bars.draw,
     "cdf": cdf.draw,
     "lengths": lengths.draw,
+    "course": course.draw,
 }
 _OF_MODELS = {
     "sequence-bytes": formulas.draw_sequence_bytes,
@@ -96,7 +106,8 @@ def run_experiment(
     return Rows.of(swept, plan, requests_dir)
 
 
-def _models(experiment: Experiment) -> list[Model]:
+def models_of(experiment: Experiment) -> list[Model]:
+    """Return the models of an experiment."""
     return [
         vary(load_model(grid.name), one)
         for grid in experiment.models
@@ -104,12 +115,18 @@ def _models(experiment: Experiment) -> list[Model]:
     ]
 
 
-def _workloads(experiment: Experiment, search: tuple[str | Path, ...]) -> list[Workload]:
+def workloads_of(experiment: Experiment, search: tuple[str | Path, ...]) -> list[Workload]:
+    """Return the workloads of an experiment."""
     return [
         load_trace(grid.name, **{k: v for k, v in one.items() if k != "capacity"}, search=search)
         for grid in experiment.traces
         for one in grid.combinations()
     ]
+
+
+def _file(experiment: Experiment) -> str:
+    """Return what a reader can look for: no path of this machine."""
+    return f"experiments/{experiment.path.name}"
 
 
 def _title(experiment: Experiment, figure: Figure) -> str:
@@ -119,16 +136,16 @@ def _title(experiment: Experiment, figure: Figure) -> str:
 def _draw_of_traces(
     experiment: Experiment, figure: Figure, folder: Path, search: tuple[str | Path, ...]
 ) -> list[Path]:
-    workloads = _workloads(experiment, search)
-    foot = foot_of_traces(workloads, origin(experiment.path))
+    workloads = workloads_of(experiment, search)
+    foot = [distribution.NOTE, *foot_of_traces(workloads, _file(experiment))]
     with page(_title(experiment, figure), foot, len(workloads)) as made:
         distribution.draw(made, workloads)
         return made.write(folder, figure.name)
 
 
-def _draw_of_models(experiment: Experiment, figure: Figure, folder: Path) -> list[Path]:
-    models = _models(experiment)
-    foot = foot_of_models(models, origin(experiment.path))
+def _draw_ofmodels_of(experiment: Experiment, figure: Figure, folder: Path) -> list[Path]:
+    models = models_of(experiment)
+    foot = foot_of_models(models, _file(experiment))
     panels = len(models) if figure.kind == "flops" else 1
     with page(_title(experiment, figure), foot, panels) as made:
         _OF_MODELS[figure.kind](made, models)
@@ -148,7 +165,7 @@ def draw_of_runs(rows: Rows, figure: Figure, folder: Path) -> list[Path]:
     if figure.x and figure.x not in frame:
         raise UserError(f"{experiment.path}: x = '{figure.x}': no run has it")
     latency = figure.latency if figure.y == TTFT else None
-    foot = foot_of_sweep(frame, rows.facts, origin(experiment.path), latency)
+    foot = foot_of_sweep(frame, rows.facts, _file(experiment), latency)
     if figure.kind == "box":
         foot.insert(0, box.NOTE)
     of_traces = figure.kind in ("lines", "blocks")
@@ -190,7 +207,7 @@ def make_figures(
             if of == "traces":
                 files = _draw_of_traces(experiment, figure, folder, search)
             elif of == "models":
-                files = _draw_of_models(experiment, figure, folder)
+                files = _draw_ofmodels_of(experiment, figure, folder)
             else:
                 rows = rows or run_experiment(experiment, folder, jobs, search)
                 files = draw_of_runs(rows, figure, folder)

@@ -8,18 +8,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marconi_sim.figures.style import FOOT_SIZE, GREY, HEIGHT, ROW, SETTINGS, WIDE, WIDTH
+from marconi_sim.figures.style import (
+    FOOT_SIZE,
+    GREY,
+    HEIGHT,
+    ROW,
+    SETTINGS,
+    TITLE_SIZE,
+    WIDE,
+    WIDTH,
+)
 from marconi_sim.files import whole_file
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
 ENDINGS = (".pdf", ".png")
 _DOTS_PER_INCH = 120
-_COLUMNS = 3  # panels side by side
-_FOOT_LETTERS = 16.5  # per inch at FOOT_SIZE
-_TITLE_LETTERS = 10.5
+COLUMNS = 3  # panels side by side
+_FOOT_LETTERS = 18.5  # per inch at FOOT_SIZE
+_TITLE_LETTERS = 9.0
 
 
 class Page:
@@ -28,16 +38,22 @@ class Page:
     Attributes:
         canvas: the matplotlib figure.
         panels: its axes, left to right.
+        title: as it goes on top, in lines.
     """
 
-    def __init__(self, canvas: Canvas, panels: Sequence[Axes]) -> None:
+    def __init__(self, canvas: Canvas, panels: Sequence[Axes], title: str) -> None:
         self.canvas = canvas
         self.panels = panels
+        self.title = title
 
-    def legend(self, columns: int = 4) -> None:
-        """Put one legend for all panels above them."""
-        handles, labels = self.panels[0].get_legend_handles_labels()
-        self.canvas.legend(handles, labels, loc="outside upper left", ncols=columns)
+    def legend(self, columns: int = 4, handles: Sequence[Artist] = ()) -> None:
+        """Put the title and one legend for all panels above them: as one thing, or the layout would overlap them."""
+        shown = handles or self.panels[0].get_legend_handles_labels()[0]
+        legend = self.canvas.legend(
+            handles=shown, loc="outside upper left", ncols=columns, title=self.title,
+            title_fontproperties={"size": TITLE_SIZE, "weight": "bold"}, alignment="left", borderpad=0,
+        )  # fmt: skip
+        legend.get_title().set_multialignment("left")
 
     def write(self, folder: Path, name: str) -> list[Path]:
         """Write NAME.pdf and NAME.png, each whole or not at all, without times; return them.
@@ -77,7 +93,7 @@ def page(
     with mpl.rc_context():
         mpl.rcdefaults()  # a user's own style must not leak in
         mpl.rcParams.update(SETTINGS)
-        columns = min(panels, _COLUMNS)
+        columns = min(panels, COLUMNS)
         rows = -(-panels // columns)
         width = WIDE if panels > 1 or wide else WIDTH
         lines = [textwrap.fill(one, int(width * _FOOT_LETTERS)) for one in foot]
@@ -87,9 +103,8 @@ def page(
             layout="constrained",
         )
         FigureCanvasAgg(canvas)
-        canvas.suptitle(textwrap.fill(title, int(width * _TITLE_LETTERS)), x=0.01, ha="left")
         canvas.supxlabel(below, fontsize=FOOT_SIZE, color=GREY, x=0.01, ha="left")
         axes = canvas.subplots(rows, columns, sharey=share_y, squeeze=False).flatten()
         for unused in axes[panels:]:
             unused.remove()
-        yield Page(canvas, list(axes[:panels]))
+        yield Page(canvas, list(axes[:panels]), textwrap.fill(title, int(width * _TITLE_LETTERS)))

@@ -15,26 +15,32 @@ from marconi_sim.toml_document import Table
 class FigureKind(NamedTuple):
     """A way to draw.
 
-    has_x, has_y: whether they are to be chosen.
     of: what is drawn: the "runs" of a sweep, the "requests" of its runs, "traces" or "models".
+    y: what y can be; empty if it cannot be chosen.
+    has_x: whether x is to be chosen.
+    relative: whether y can be relative to another label.
     """
 
-    has_x: bool
-    has_y: bool
     of: str
+    y: tuple[str, ...] = ()
+    has_x: bool = False
+    relative: bool = False
 
 
+_ANY = (*METRICS, TTFT)
+_RATE = "token_hit_rate"
 FIGURE_KINDS = {
-    "box": FigureKind(True, True, "runs"),  # the spread over configurations
-    "lines": FigureKind(True, True, "runs"),
-    "bars": FigureKind(True, True, "runs"),
-    "cdf": FigureKind(False, True, "requests"),  # the distribution over requests
-    "lengths": FigureKind(False, True, "requests"),  # means over requests of similar input length
-    "blocks": FigureKind(False, False, "requests"),  # which blocks of a block cache are reused
-    "distribution": FigureKind(False, False, "traces"),  # how long inputs and outputs are
-    "sequence-bytes": FigureKind(False, False, "models"),  # what caching one sequence takes
-    "efficiency": FigureKind(False, False, "models"),  # FLOPs saved per byte
-    "flops": FigureKind(False, False, "models"),  # FLOPs by kind of layer
+    "box": FigureKind("runs", _ANY, True, True),  # the spread over configurations
+    "lines": FigureKind("runs", _ANY, True, True),
+    "bars": FigureKind("runs", _ANY, True, True),
+    "cdf": FigureKind("requests", (_RATE, TTFT)),  # the distribution over requests
+    "lengths": FigureKind("requests", (_RATE, TTFT), relative=True),  # by input length
+    "course": FigureKind("requests", (_RATE,)),  # from the trace's start to its end
+    "blocks": FigureKind("requests"),  # which blocks of a block cache are reused
+    "distribution": FigureKind("traces"),  # how long inputs and outputs are
+    "sequence-bytes": FigureKind("models"),  # what caching one sequence takes
+    "efficiency": FigureKind("models"),  # FLOPs saved per byte
+    "flops": FigureKind("models"),  # FLOPs by kind of layer
 }
 # y as a multiple of that of the label `over`, its change in percent, and the difference (of shares: in points).
 RELATIONS = ("percent", "times", "difference")
@@ -115,10 +121,8 @@ def read_figure(table: Table, experiment: str, labels: list[str], requests: bool
     table.check_keys(_FIGURE_KEYS)
     texts = {key: table.take(key, str) for key in _FIGURE_TEXTS if key in table.values}
     kind = _one_of(table, "kind", table.take("kind", str), FIGURE_KINDS)
-    has_x, has_y, of = FIGURE_KINDS[kind]
-    y = ""
-    if has_y:
-        y = _one_of(table, "y", table.take("y", str), (*METRICS, TTFT))
+    of, ys, has_x, relative = FIGURE_KINDS[kind]
+    y = _one_of(table, "y", table.take("y", str), ys) if ys else ""
     if (of == "requests" or y == TTFT) and not requests:
         what = f"kind '{kind}'" + (f" of '{y}'" if y else "")
         raise UserError(
@@ -131,9 +135,8 @@ def read_figure(table: Table, experiment: str, labels: list[str], requests: bool
             _one_of(table, "x", x, SETTINGS)
     else:
         _no_effect(table, "x", f"with kind '{kind}'")
-    if not has_y:
-        for key in ("y", "over", "series"):
-            _no_effect(table, key, f"with kind '{kind}'")
+    for key in (*(() if ys else ("y", "series")), *(() if relative else ("over",))):
+        _no_effect(table, key, f"with kind '{kind}'")
     if y != TTFT:
         _no_effect(table, "latency", f'here; it goes with y = "{TTFT}"')
     if "over" in texts:

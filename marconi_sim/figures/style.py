@@ -12,6 +12,7 @@ WIDTH = 7.0  # inches of a figure with one panel: a page's text, or three quarte
 WIDE = 10.0
 HEIGHT = 4.6  # with title, legend and foot
 ROW = 2.4  # of another row of panels
+TITLE_SIZE = 12.0
 FOOT_SIZE = 7.0
 GREY = "#444444"
 SETTINGS: dict[Any, Any] = {
@@ -29,8 +30,6 @@ SETTINGS: dict[Any, Any] = {
     "lines.linewidth": 2.0,
     "lines.markersize": 6.0,
     "hatch.linewidth": 0.6,
-    "figure.titlesize": 12,
-    "figure.titleweight": "bold",
     "pdf.fonttype": 42,  # text stays text
     "svg.hashsalt": "marconi-sim",
 }
@@ -53,6 +52,8 @@ _KNOWN = {
     "marconi": Look("#0072B2", "o", "-", ""),
     "best static alpha": Look("#E69F00", "D", "--", "xx"),
     "alpha 0": Look("#CC79A7", "v", "-.", ".."),
+    "alpha 0.9": Look("#56B4E9", "P", "-.", "--"),
+    "alpha 1": Look("#D55E00", "X", ":", "++"),
     "unbounded": Look("#444444", "", "--", ""),
     "ceiling": Look("#444444", "", ":", ""),
     "attention": Look("#D55E00", "s", "-", "//"),

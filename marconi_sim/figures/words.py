@@ -66,7 +66,9 @@ def x_number(column: str, value: Any) -> float:
     """Return a value on a numeric x axis."""
     if column == "capacity":
         fraction = working_set_fraction(str(value))
-        return float("nan") if fraction is None else 100 * fraction
+        if fraction is None:
+            raise ValueError(value)
+        return 100 * fraction
     return float(value) * quantity(column).factor
 
 
