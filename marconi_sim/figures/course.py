@@ -47,4 +47,4 @@ def draw(page: Page, rows: Rows, figure: Figure) -> None:
     axes.set_ylim(bottom=0)
     axes.set_xlabel(f"requests in processing order (each point: a {SLICES}th of them)")
     axes.set_ylabel("token hit rate, %")
-    page.legend()
+    page.legend(5)

@@ -44,7 +44,7 @@ def _configuration(frame: pd.DataFrame) -> str:
     for column, word, unit in (
         ("capacity", "cache", ""),
         ("sessions_per_second", "sessions per second", ""),
-        ("response_time", "response time", " s"),
+        ("response_time", "response time", "\u00a0s"),
         ("seed", "seed", ""),
     ):
         traces: dict[str, list[str]] = {}

@@ -50,8 +50,8 @@ def draw_sequence_bytes(page: Page, models: Sequence[Model]) -> None:
         )  # fmt: skip
         at = sequence_bytes(model, _MARKED, block) / 1e9
         axes.annotate(
-            f"{at:.3g} GB", (_MARKED / 1000, at), (-4, 5), textcoords="offset points",
-            fontsize=8.5, ha="right", color=GREY,
+            f"{at:.3g} GB", (_MARKED / 1000, at), (5, -12), textcoords="offset points",
+            fontsize=8.5, color=GREY,
         )  # fmt: skip
         axes.plot([_MARKED / 1000], [at], color=look.colour, marker=".", markersize=8)
     axes.axvline(_MARKED / 1000, color=GREY, linewidth=0.8, linestyle=":")
@@ -60,7 +60,7 @@ def draw_sequence_bytes(page: Page, models: Sequence[Model]) -> None:
     axes.set_ylim(0.08, 70)
     axes.set_xlim(0, _LONGEST / 1000)
     axes.set_xlabel("tokens of the sequence, thousands")
-    axes.set_ylabel("bytes of its KV and states, GB (logarithmic)")
+    axes.set_ylabel("bytes of its KV and states,\nGB (logarithmic)")
     page.legend(2)
 
 
@@ -76,7 +76,7 @@ def draw_efficiency(page: Page, models: Sequence[Model]) -> None:
     axes.set_xlim(0, _LONGEST / 1000)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("tokens of the sequence, thousands")
-    axes.set_ylabel("FLOPs saved per byte of KV and state, millions")
+    axes.set_ylabel("FLOPs saved per byte\nof KV and state, millions")
     page.legend()
 
 

@@ -66,7 +66,7 @@ def draw(page: Page, rows: Rows, figure: Figure) -> None:
             axes.set_title(trace_text(str(name), bool(synthetic), " "))
     for axes in page.panels[::COLUMNS]:
         axes.set_ylabel(y.label())
-    page.legend(3 if len(page.panels) == 1 else 6)
+    page.legend(4 if len(page.panels) == 1 else 6)
 
 
 def _spread(ticks: np.ndarray) -> np.ndarray:

@@ -50,11 +50,11 @@ def y_quantity(figure: Figure) -> Quantity:
     if not figure.over:
         return plain._replace(name=name)
     if figure.relation == "times":
-        return Quantity(f"{name}, times that of {figure.over}", "", 1)
+        return Quantity(f"{name},\ntimes that of {figure.over}", "", 1)
     if figure.relation == "percent":
-        return Quantity(f"{name}, change from {figure.over}", "%", 100)
+        return Quantity(f"{name},\nchange from {figure.over}", "%", 100)
     unit = "points" if plain.unit == "%" else plain.unit
-    return Quantity(f"{name}, minus that of {figure.over}", unit, plain.factor)
+    return Quantity(f"{name},\nminus that of {figure.over}", unit, plain.factor)
 
 
 def trace_text(trace: str, synthetic: bool, between: str = "\n") -> str:

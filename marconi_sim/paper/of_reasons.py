@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from marconi_sim.figures.cdf import run_of
@@ -57,7 +59,7 @@ def contention(rows: Rows) -> dict[str, str]:
         table = by_label(frame)
         gain = table.div(table["sglang+"], axis=0) - 1
         at = str(gain[BEST].idxmax())
-        row: dict[str, float] = gain.loc[at].to_dict()
+        row: dict[Any, float] = gain.loc[at].to_dict()
         share = percent(float(capacity[at].removesuffix("wss")), 0)
         others = [f"alpha 0 {change(row[_NO_FLOPS])}"] if _NO_FLOPS in row else []
         found[str(trace)] = (

@@ -72,11 +72,12 @@ def cache_size(rows: Rows) -> dict[str, str]:
     gains = table[MARCONI] / table["sglang+"] - 1
     inside = [i for i, name in enumerate(names) if int(name.removesuffix("GB")) >= 60]
     peak = max(inside, key=lambda i: gains.iloc[i])
-    overall = max(range(len(names)), key=lambda i: gains.iloc[i])
+    bound = table[BEST] / table["sglang+"] - 1
+    below = max(set(range(len(names))) - set(inside), key=lambda i: (bound.iloc[i], -i))
     return {
         "60GB": _both(table, "sglang+", names.index("60GB")),
-        "peak": f"{_both(table, 'sglang+', peak)} at {names[peak]};"
-        f" below 60GB: {_both(table, 'sglang+', overall)} at {names[overall]}",
+        "peak": f"{_both(table, 'sglang+', peak)} at {names[peak]}",
+        "below": f"{_both(table, 'sglang+', below)} at {names[below]}",
         "140GB": _both(table, "sglang+", names.index("140GB")),
     }
 

@@ -15,7 +15,7 @@ def change(relative: float) -> str:
 
 def points(difference: float) -> str:
     """Return a difference of shares in points with its sign: `+1.2 points`."""
-    return f"{100 * difference:+.1f} points"
+    return f"{100 * difference:+.1f} points".replace("+0.0 ", "0.0 ").replace("-0.0 ", "0.0 ")
 
 
 def times(ratio: float) -> str:
