@@ -65,16 +65,15 @@ def _policy(
     return cls(**{**defaults, **params})
 
 
-def _warn_if_nothing_fits(workload: Workload, model: Model, policy: Policy, capacity: int) -> None:
-    rows = workload.order
-    tokens = workload.trace.depth[workload.trace.end_node[rows]]
-    needed = model.kv_bytes * tokens.astype(np.int64) + model.state_bytes
-    too_large = int((needed > capacity).sum())
-    if too_large == rows.size and policy.params.get("block_size") is None:
+def _warn_if_nothing_fits(workload: Workload, shape: Shape, policy: Policy, capacity: int) -> None:
+    tokens = workload.trace.depth[workload.trace.end_node[workload.order]]
+    least, most = (policy.needed_bytes(shape, int(n)) for n in (tokens.min(), tokens.max()))
+    if least > capacity:
+        needs = f"the shortest of {tokens.size} needs {format_bytes(least)}, the longest {format_bytes(most)}"
+        if least == most:
+            needs = f"each needs {format_bytes(least)}"
         warn(
-            f"capacity {format_bytes(capacity)} is below one sequence: nothing can be cached;"
-            f" the shortest of {rows.size} needs {format_bytes(int(needed.min()))},"
-            f" the longest {format_bytes(int(needed.max()))}"
+            f"capacity {format_bytes(capacity)} is below one {policy.unit}: nothing can be cached; {needs}"
         )
 
 
@@ -108,8 +107,7 @@ def simulate(
     shape_of = model if isinstance(model, Model) else load_model(model)
     chosen = _policy(policy, params or {}, workload, search)
     capacity_bytes = _capacity_bytes(capacity, workload)
-    _warn_if_nothing_fits(workload, shape_of, chosen, capacity_bytes)
-
+    _warn_if_nothing_fits(workload, shape_of.shape, chosen, capacity_bytes)
     return replay_workload(workload, chosen, shape_of, capacity_bytes, check=check)
 
 

@@ -1,12 +1,7 @@
-"""`sweep`: an experiment's runs, in parallel, resumable, with the same result whatever ran them and however often.
-
-The unit of work is a chunk: a few runs of one configuration, as plain names and numbers. A worker loads what they name
-once and keeps it, so that the runs of a trace and of an arrival schedule share it.
-"""
+"""`sweep`: an experiment's runs, in parallel, resumable, with the same result whatever ran them and however often."""
 
 from __future__ import annotations
 
-import functools
 import glob
 import os
 import socket
@@ -17,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import joblib
 import pyarrow as pa
@@ -27,127 +22,23 @@ from marconi_sim.core.replay_radix import UNLIMITED
 from marconi_sim.errors import UsageError, UserError
 from marconi_sim.experiment import load_experiment
 from marconi_sim.files import check_folder, check_writable
-from marconi_sim.journal import Journal, Results, open_journal
-from marconi_sim.model import Model
+from marconi_sim.journal import Journal, Results, journal_path, open_journal
 from marconi_sim.notices import notice
-from marconi_sim.planning import (
-    WORKING_SET_POLICY,
-    Configuration,
-    Plan,
-    Run,
-    Schedule,
-    make_plan,
-    working_set_fraction,
-)
-from marconi_sim.policy.base import Policy
-from marconi_sim.policy.load import load_policy
+from marconi_sim.planning import Plan, Run, make_plan
 from marconi_sim.progress import progress, status
-from marconi_sim.simulation import replay_inputs, replay_workload
+from marconi_sim.simulation import replay_inputs
 from marconi_sim.sweep_file import finished_results, make_table, read_sweep, write_sweep
-from marconi_sim.trace.compiled import Trace
-from marconi_sim.trace.load import Workload, open_trace, schedule
-from marconi_sim.units import parse_bytes
+from marconi_sim.sweep_worker import Chunk, Failure, policy_class, requests_file, run_chunk
+from marconi_sim.trace.load import schedule
 
 if TYPE_CHECKING:
     import pandas as pd
 
-BACKENDS = ("joblib", "dask")
 # Requests times runs of a chunk: about a tenth of a second, so that there is always something to hand out, little is
 # lost when killed, and handing out costs next to nothing.
 _CHUNK_REQUESTS = 50_000
 _CONNECT_SECONDS = 10
 _WATCH_SECONDS = 0.5
-_LOADING = threading.Lock()  # a Dask worker may have several threads
-
-
-class Chunk(NamedTuple):
-    """Some runs of one configuration.
-
-    search: the user's catalogue folders.
-    requests_dir: where each run writes its requests; None: nowhere.
-    """
-
-    runs: tuple[Run, ...]
-    search: tuple[str, ...]
-    requests_dir: str | None
-
-
-class Failure(NamedTuple):
-    """What went wrong, in one line."""
-
-    reason: str
-
-
-@functools.lru_cache(maxsize=2)
-def _trace(name: str, search: tuple[str, ...]) -> tuple[str, Trace, Any]:
-    return open_trace(name, search)
-
-
-@functools.lru_cache(maxsize=4)
-def _workload(of: Schedule, search: tuple[str, ...]) -> Workload:
-    name, trace, recipe = _trace(of.trace, search)
-    if trace.sha256 != of.trace_sha256:
-        raise UserError(f"trace '{of.trace}': this worker has another version of it")
-    return schedule(trace, of.arrivals, name=name, sessions=of.sessions, recipe=recipe)
-
-
-@functools.lru_cache(maxsize=64)
-def _policy(name: str, sha256: str, search: tuple[str, ...]) -> type[Policy]:
-    cls = load_policy(name, search)
-    if cls.sha256 != sha256:
-        raise UserError(f"policy '{name}': this worker has another version of it")
-    return cls
-
-
-@functools.lru_cache(maxsize=64)
-def _working_set(of: Schedule, model: Model, search: tuple[str, ...]) -> int:
-    unbounded = load_policy(WORKING_SET_POLICY)()
-    result = replay_workload(_workload(of, search), unbounded, model, UNLIMITED)
-    return int(result.summary["peak_bytes"])
-
-
-def _capacity(configuration: Configuration, search: tuple[str, ...]) -> int:
-    fraction = working_set_fraction(configuration.capacity)
-    if fraction is None:
-        return parse_bytes(configuration.capacity)
-    whole = _working_set(configuration.schedule, configuration.model, search)
-    return max(1, int(fraction * whole))
-
-
-def _requests_file(requests_dir: str | Path, key: str) -> Path:
-    return Path(requests_dir) / f"{key}.parquet"
-
-
-def _results(run: Run, chunk: Chunk) -> Results:
-    configuration = run.configuration
-    with _LOADING:
-        workload = _workload(configuration.schedule, chunk.search)
-        policy = _policy(run.policy, run.policy_sha256, chunk.search)(**dict(run.params))
-        capacity = _capacity(configuration, chunk.search)
-    result = replay_workload(workload, policy, configuration.model, capacity)
-    if chunk.requests_dir is not None:
-        # Before the result is told: who finds a run finished finds its file.
-        Path(chunk.requests_dir).mkdir(parents=True, exist_ok=True)
-        result.write_requests(_requests_file(chunk.requests_dir, run.key))
-    row = result.row()
-    known = {*SETTINGS, *METRICS, *IDENTITY, "seconds"}
-    findings = [name for name in row if name not in known and not name.startswith("param_")]
-    return {name: row[name] for name in ("capacity_bytes", *METRICS, *findings)}
-
-
-def run_chunk(chunk: Chunk) -> list[tuple[str, Results]] | Failure:
-    """Run a chunk in whatever process this is; return (key, results) of every run."""
-    found = []
-    for run in chunk.runs:
-        try:
-            found.append((run.key, _results(run, chunk)))
-        except UserError as error:
-            place = run.configuration
-            return Failure(
-                f"policy '{run.policy}' {dict(run.params)} on trace '{place.schedule.trace}' with capacity"
-                f" {place.capacity}: {error}"
-            )
-    return found
 
 
 def _chunks(runs: list[Run], plan: Plan, requests_dir: Path | None) -> list[Chunk]:
@@ -177,7 +68,7 @@ def compile_kernels(plan: Plan, runs: Iterable[Run]) -> None:
             continue
         compiled.add((run.policy, words))
         with status(f"compiling policy {Path(run.policy).stem}"):
-            policy = _policy(run.policy, run.policy_sha256, plan.search)(**dict(run.params))
+            policy = policy_class(run.policy, run.policy_sha256, plan.search)(**dict(run.params))
             for capacity in (1, UNLIMITED):
                 policy.replay(index, requests, run.configuration.model.shape, capacity)
     seconds = time.perf_counter() - started
@@ -274,7 +165,7 @@ def remaining(plan: Plan, finished: dict[str, Results], requests_dir: Path | Non
         run
         for run in plan.runs
         if run.key not in finished
-        or (requests_dir is not None and not _requests_file(requests_dir, run.key).exists())
+        or (requests_dir is not None and not requests_file(requests_dir, run.key).exists())
     ]
 
 
@@ -334,7 +225,13 @@ def run_plan(
         _remove_leftovers(out.resolve().parent, f".{glob.escape(out.name)}.*.tmp")
         if resume:
             journal.finished = earlier_results(out) | journal.finished
-        swept = _finish(plan, journal, jobs, scheduler, requests_dir)
+        try:
+            swept = _finish(plan, journal, jobs, scheduler, requests_dir)
+        except KeyboardInterrupt:
+            notice(
+                f"finished runs are kept in {journal_path(out)}; the same command goes on from there"
+            )
+            raise
         write_sweep(swept.table, out)
         return swept
 

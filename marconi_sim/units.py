@@ -1,4 +1,4 @@
-"""Bytes as people write them: `60GB` is 60e9 bytes, `60GiB` is 60 * 2**30 bytes."""
+"""Numbers as people write them: `60GB` is 60e9 bytes, `60GiB` is 60 * 2**30 bytes."""
 
 from __future__ import annotations
 
@@ -44,3 +44,8 @@ def format_bytes(count: float) -> str:
         if abs(count) >= UNITS[unit]:
             return f"{count / UNITS[unit]:.4g} {unit}"
     return f"{count:.4g} B"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 session`, `2,361 sessions`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")

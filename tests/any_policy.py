@@ -38,9 +38,9 @@ class AnyPolicy(RadixPolicy):
     def score(recency: float, value: float, params: Any) -> float:
         if params.score_kind == 0:
             return recency + params.alpha * value
-        if params.score_kind == 1:
+        if params.score_kind == 1:  # value
             return value
-        return recency * value
+        return 0.25 * recency + 3.0 * value - 1.0
 
 
 def policy_for(variant: dict[str, Any], clock: str) -> AnyPolicy:

@@ -178,7 +178,8 @@ def command_seconds() -> list[list[str]]:
 
 def sweep_seconds() -> list[list[str]]:
     """Wall seconds of the paper's whole sweep on two processes, kernels compiled before."""
-    command = [sys.executable, "-m", "marconi_sim", "sweep", "paper", "-j", "2", "--no-resume", "--json", "--out"]  # fmt: skip
+    sweep = ["sweep", "paper", "-j", "2", "--no-resume", "--json"]
+    command = [sys.executable, "-m", "marconi_sim", *sweep, "--out"]
     with tempfile.TemporaryDirectory() as folder:
         best: dict[str, Any] = {}
         for _ in range(REPEATS):

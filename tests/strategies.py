@@ -49,7 +49,7 @@ VALUES: dict[str, Callable[[Entry], float] | None] = {
 SCORES: dict[str, Callable[[float, float], float] | None] = {
     "policy's own": None,
     "value": lambda recency, value: value,
-    "product": lambda recency, value: recency * value,
+    "mostly value": lambda recency, value: 0.25 * recency + 3.0 * value - 1.0,
 }
 
 

@@ -66,7 +66,7 @@ def test_every_command_has_help(command: str) -> None:
 def test_import_guesses_the_format_and_sums_up(log: Path, tmp_path: Path) -> None:
     result = run("import", log, "-o", tmp_path / "t.parquet")
     assert result.stdout == ""
-    assert "2 requests in 1 sessions, 1,700 input tokens" in result.stderr
+    assert "2 requests in 1 session, 1,700 input tokens" in result.stderr
     assert "continuations inferred: 1 of 2 requests" in result.stderr
     made = load(tmp_path / "t.parquet")
     assert made.requests == 2
@@ -200,7 +200,7 @@ def test_info_prints_one_json_object(made: Path) -> None:
 
 def test_info_prints_tables_and_draws(made: Path, tmp_path: Path) -> None:
     result = run("info", made, "--plot", tmp_path / "p.png")
-    assert "2 in 1 sessions" in result.stdout
+    assert "2 in 1 session" in result.stdout
     assert "p.png: written" in result.stderr
     assert (tmp_path / "p.png").stat().st_size > 5000
 

@@ -10,11 +10,11 @@ from typing import Any
 import naive
 import numpy as np
 import pytest
-from marconi_sim.simulate import simulate
 from support import kernel_case, rows_of, step_by_step
 
 import marconi_sim as ms
 from marconi_sim.policy.load import load_policy
+from marconi_sim.simulation import simulate
 from marconi_sim.trace.load import Workload
 
 PAPER = ("branchy", "agent", "chat")
@@ -68,8 +68,8 @@ def test_shared_results(shared: Path, name: str):
         found = {
             "reused": in_file_order(workload, result.columns["reused_tokens"]),
             "matched": in_file_order(workload, result.columns["matched_tokens"]),
-            "tuned_alpha": summary["params"].get("tuned_alpha"),
-            "first_eviction_request": summary["params"].get("first_eviction_request"),
+            "tuned_alpha": summary.get("tuned_alpha"),
+            "first_eviction_request": summary.get("first_eviction_request"),
             **{key: summary[key] for key in ("evictions", "bypassed", "states", "kv_tokens")},
         }
         known = found.keys() & case.keys()

@@ -70,7 +70,8 @@ def main() -> None:
     try:
         status = cli.main(standalone_mode=False)
     except UserError as error:
-        sys.stderr.write(f"error: {error}\n")
+        line = " ".join(str(error).splitlines())  # a file's name or a quoted reason may have more
+        sys.stderr.write(f"error: {line}\n")
         sys.exit(error.exit_status)
     except click.ClickException as error:
         context = getattr(error, "ctx", None)

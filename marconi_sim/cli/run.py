@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,9 +112,14 @@ def run_command(
     from marconi_sim.progress import status
 
     params = _parse_params(param_texts)
-    for path in (requests_out, out):
+    for option, path in (("--out", out), ("--requests-out", requests_out)):
         if path is not None:
             check_writable(path)
+            for what, other in (("trace", trace), ("policy", policy), ("model", model)):
+                if path.exists() and Path(other).exists() and path.samefile(other):
+                    raise UsageError(f"{option} {path}: is the {what} itself; give another name")
+    if out is not None and requests_out is not None and out.resolve() == requests_out.resolve():
+        raise UsageError(f"--out and --requests-out: both are {out}; give two names")
     with status("loading"):
         from marconi_sim.simulation import simulate
         from marconi_sim.trace.load import load_trace
@@ -137,7 +143,7 @@ def run_command(
             search=search,
         )
         bounds = {
-            name: simulate(workload, policy=name, capacity=capacity, model=model)
+            name: simulate(workload, policy=name, capacity=capacity, model=model).summary
             for name in BOUNDS
             if name != result.summary["policy"]
         }
@@ -151,33 +157,31 @@ def run_command(
         _print_tables(workload, result, bounds)
 
 
-def _print_json(result: Result, bounds: dict[str, Result]) -> None:
+def _print_json(result: Result, bounds: dict[str, Mapping[str, Any]]) -> None:
     import orjson
 
     keys = ("token_hit_rate", "reused_tokens", "flops_saved")
     framed = {
         **result.summary,
-        "bounds": {
-            name: {key: bound.summary[key] for key in keys} for name, bound in bounds.items()
-        },
+        "bounds": {name: {key: bound[key] for key in keys} for name, bound in bounds.items()},
     }
     click.echo(orjson.dumps(framed, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_INDENT_2))
 
 
-def _print_tables(workload: Workload, result: Result, bounds: dict[str, Result]) -> None:
+def _print_tables(workload: Workload, result: Result, bounds: dict[str, Mapping[str, Any]]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    from marconi_sim.units import format_bytes
+    from marconi_sim.units import counted, format_bytes
 
     console = Console(highlight=False)
     summary = result.summary
     title = workload.recipe.title if workload.recipe else "no recipe"
     synthetic = "" if "SYNTHETIC" in title or not summary["synthetic"] else " SYNTHETIC"
     console.print(
-        f"[bold]{summary['trace']}[/]{synthetic} ({title})\n{summary['requests']:,} requests of"
-        f" {summary['sessions']:,} sessions, {summary['input_tokens']:,} input tokens\n"
+        f"[bold]{summary['trace']}[/]{synthetic} ({title})\n{counted(summary['requests'], 'request')}"
+        f" of {counted(summary['sessions'], 'session')}, {summary['input_tokens']:,} input tokens\n"
         f"model {summary['model']}, cache {format_bytes(summary['capacity_bytes'])}"
     )
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
@@ -205,11 +209,11 @@ def _print_tables(workload: Workload, result: Result, bounds: dict[str, Result])
         )
 
     if "vanilla" in bounds:
-        add("vanilla", bounds["vanilla"].summary, "dim")
+        add("vanilla", bounds["vanilla"], "dim")
     add(summary["policy"], summary, "bold")
     for name in ("unbounded", "ceiling"):
         if name in bounds:
-            add(name, bounds[name].summary, "dim")
+            add(name, bounds[name], "dim")
     console.print(table)
     settings = ", ".join(f"{key}={value}" for key, value in summary["params"].items())
     for key, value in summary["params"].items():

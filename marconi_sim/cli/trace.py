@@ -74,12 +74,12 @@ def _compile(source: Path, chosen: Format, options: ImportOptions) -> Trace:
 
 def _report(made: Trace, path: Path) -> None:
     """Say on stderr what was written, and what its reader must know."""
-    from marconi_sim.units import format_bytes
+    from marconi_sim.units import counted
 
     click.echo(
-        f"{path}: {made.requests:,} requests in {len(made.session_names):,} sessions,"
-        f" {int(made.input_tokens.sum(dtype='int64')):,} input tokens,"
-        f" {made.parent.size:,} nodes, {format_bytes(path.stat().st_size)}",
+        f"{path}: {counted(made.requests, 'request')} in"
+        f" {counted(len(made.session_names), 'session')},"
+        f" {int(made.input_tokens.sum(dtype='int64')):,} input tokens, {made.parent.size:,} nodes",
         err=True,
     )
     apart = {"source_file", "source_sha256", "format", "options", "title", "caveats", "source"}
@@ -189,6 +189,7 @@ def check_command(name: str, search: tuple[str, ...]) -> None:
     """Check everything that a simulation relies on in the trace NAME, a name or a file."""
     from marconi_sim.errors import UserError
     from marconi_sim.trace.load import load_trace
+    from marconi_sim.units import counted
 
     workload = load_trace(name, search=search)
     if workload.recipe is not None:
@@ -199,7 +200,8 @@ def check_command(name: str, search: tuple[str, ...]) -> None:
                 f" says {str(made).lower()}; correct the recipe or build the trace again"
             )
     click.echo(
-        f"{workload.name}: ok, {workload.requests:,} requests in {workload.sessions:,} sessions,"
+        f"{workload.name}: ok, {counted(workload.requests, 'request')} in"
+        f" {counted(workload.sessions, 'session')},"
         f" {workload.trace.parent.size:,} nodes, sha256 {workload.trace.sha256[:12]}"
     )
 

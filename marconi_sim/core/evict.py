@@ -29,6 +29,7 @@ from marconi_sim.core.radix import (
 )
 from marconi_sim.core.requests import Index
 from marconi_sim.core.shape import Shape, prefill_flops
+from marconi_sim.core.victim import find_victim, scan_for_victim
 
 
 class Hooks(NamedTuple):
@@ -36,7 +37,8 @@ class Hooks(NamedTuple):
 
     value: (Entry, params) -> float. What an entry is worth; computed anew when it is touched and when its edge or
         its children change.
-    score: (recency, value, params) -> float. A weighted sum of both; the entry with the lowest score goes first.
+    score: (recency, value, params) -> float. A weighted sum of both that does not fall when recency rises; the entry
+        with the lowest score goes first.
     """
 
     value: Callable[..., float]
@@ -51,6 +53,7 @@ class Entry(NamedTuple):
     state_bytes: int. Bytes of its recurrent state, 0 if it holds none.
     flops: float. F(depth) - F(parent_depth): what its reuse saves beyond its parent's.
     hits: int. How often its state was reused.
+    time: float. Its last touch: look-ups and insertions so far, or seconds.
     floor: float. Score of the last victim, 0 before the first eviction (for policies that age entries).
     """
 
@@ -60,6 +63,7 @@ class Entry(NamedTuple):
     state_bytes: int
     flops: float
     hits: int
+    time: float
     floor: float
 
 
@@ -74,6 +78,7 @@ def _entry_at(index: Index, cache: RadixCache, shape: Shape, node: int) -> Entry
         shape.state_bytes if cache.flags[node] & STATE else 0,
         prefill_flops(shape, depth) - prefill_flops(shape, parent_depth),
         cache.hits[node],
+        cache.time[node],
         cache.clock[FLOOR],
     )
 
@@ -121,11 +126,11 @@ def evict_until_it_fits(
     order = cache.order
     while bytes_held(cache, shape) > capacity:
         _settle(index, cache, shape, rules, params, hooks)
-        victim, score = recent.find_victim(
+        victim, score = find_victim(
             order, index.depth, cache.created, rules.normalised, params, hooks.score
         )
         if verify:
-            scanned, _ = recent.scan_for_victim(
+            scanned, _ = scan_for_victim(
                 order, index.depth, cache.created, rules.normalised, params, hooks.score
             )
             agreed = agreed and scanned == victim

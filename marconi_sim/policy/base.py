@@ -44,12 +44,14 @@ class Policy:
 
     Attributes:
         name: what the policy is called in results: the stem of its file.
+        unit: what it admits as a whole: `sequence` or `block`.
         path: its file.
         sha256: hash of its file; empty for a class that is not from a file.
         params: every parameter by name.
     """
 
     name: ClassVar[str] = ""
+    unit: ClassVar[str] = "sequence"
     path: ClassVar[Path | None] = None
     sha256: ClassVar[str] = ""
 
@@ -82,6 +84,14 @@ class Policy:
     def rules(cls) -> dict[str, str]:
         """Return what the policy declares, for people: question -> answer."""
         raise TypeError(f"{cls.__name__}: a policy family must say what its policies declare")
+
+    def needed_bytes(self, shape: Shape, tokens: int) -> int:
+        """Return the capacity below which no unit of a sequence of `tokens` tokens can be held; 0: it has no influence.
+
+        Raises:
+            TypeError: the family does not say.
+        """
+        raise TypeError(f"{type(self).__name__}: a policy family must say what it needs")
 
     def replay(
         self, index: Index, requests: Requests, shape: Shape, capacity: int, *, check: bool = False

@@ -16,6 +16,7 @@ from marconi_sim.policy.parameter import Parameter
 class BlockPolicy(Policy):
     """Base of the block policies (DESIGN section 5, `vllm+`)."""
 
+    unit = "block"
     block_size = Parameter(
         32, "tokens per block; every full block has its KV and a state", unit="tokens",
         low=1, high=2**20, integer=True,
@@ -30,6 +31,9 @@ class BlockPolicy(Policy):
             "a touch refreshes": "look-up: the blocks reused; insertion: all blocks of the sequence",
             "capacity": "as given",
         }
+
+    def needed_bytes(self, shape: Shape, tokens: int) -> int:
+        return shape.kv_bytes * int(self.params["block_size"]) + shape.state_bytes
 
     def replay(
         self, index: Index, requests: Requests, shape: Shape, capacity: int, *, check: bool = False

@@ -33,6 +33,9 @@ class BoundPolicy(Policy):
             "capacity": "has no influence",
         }
 
+    def needed_bytes(self, shape: Shape, tokens: int) -> int:
+        return 0
+
     def replay(
         self, index: Index, requests: Requests, shape: Shape, capacity: int, *, check: bool = False
     ) -> Replayed:

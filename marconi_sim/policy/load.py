@@ -22,18 +22,18 @@ def _run_file(path: Path) -> tuple[ModuleType, str]:
     """
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     name = f"marconi_policy_{path.stem}_{sha256[:8]}"
-    if name in sys.modules:
-        return sys.modules[name], sha256
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UserError(f"{path}: not a Python file (policy); its name must end in .py")
+    if name in sys.modules:
+        return sys.modules[name], sha256
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = (
         module  # before it runs: numba's cache looks its functions up under this name
     )
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         line = getattr(error, "lineno", None)
         trace = error.__traceback__

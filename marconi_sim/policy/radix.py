@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numba.core.errors import NumbaError
 
-from marconi_sim.core.audit import COMPLAINTS, audit_radix, audit_request
-from marconi_sim.core.evict import Entry, Hooks
+from marconi_sim.core.evict import Entry
 from marconi_sim.core.jit import kernel
-from marconi_sim.core.outcome import EVICTIONS, Outcome, new_outcome
+from marconi_sim.core.outcome import EVICTIONS, new_outcome
 from marconi_sim.core.params import make_params
 from marconi_sim.core.radix import (
-    NOT_A_NUMBER,
-    RadixCache,
     Rules,
-    copy_radix_cache,
     new_radix_cache,
 )
-from marconi_sim.core.replay_radix import UNLIMITED, replay_radix, replay_unlimited
+from marconi_sim.core.replay_radix import UNLIMITED
 from marconi_sim.core.requests import Index, Requests
 from marconi_sim.core.shape import Shape
 from marconi_sim.errors import UserError
-from marconi_sim.policy.base import CheckError, Policy, Replayed
+from marconi_sim.policy.base import Policy, Replayed
 from marconi_sim.policy.parameter import Parameter
+from marconi_sim.policy.radix_run import RadixRun
 
 BOOTSTRAP = "bootstrap"
 
@@ -42,90 +38,6 @@ def no_value(entry: Entry, params: Any) -> float:
 def recency_only(recency: float, value: float, params: Any) -> float:
     """Evict the least recently touched entry."""
     return recency
-
-
-@dataclass
-class _Run:
-    """A cache in the middle of a replay."""
-
-    policy: RadixPolicy
-    index: Index
-    requests: Requests
-    shape: Shape
-    capacity: int
-    check: bool
-    cache: RadixCache
-    outcome: Outcome
-
-    def advance(
-        self, first: int, last: int, values: dict[str, float], until_eviction: bool = False
-    ) -> int:
-        """Replay the requests [first, last) with these parameters; return the number of the next request."""
-        if self.check:
-            return self._advance_checked(first, last, values, until_eviction)
-        return self._advance(first, last, values, until_eviction, False)
-
-    def _advance(
-        self, first: int, last: int, values: dict[str, float], until_eviction: bool, verify: bool
-    ) -> int:
-        rules = self.policy.kernel_rules()
-        if self.capacity == UNLIMITED:
-            replay_unlimited(
-                self.index, self.cache, self.shape, rules, self.requests, first, last, self.outcome
-            )
-            return last
-        try:
-            done, agreed = replay_radix(
-                self.index, self.cache, self.shape, rules, self.capacity, self.requests, first, last,
-                until_eviction, verify, self.outcome, make_params(values),
-                Hooks(self.policy.value, self.policy.score),
-            )  # fmt: skip
-        except NumbaError as error:
-            reason = next(
-                (line for line in str(error).splitlines() if line.strip()), "unknown reason"
-            )
-            raise UserError(
-                f"policy '{self.policy.name}': its value() or score() cannot be compiled ({reason.strip()});"
-                " numba compiles both in nopython mode, and they allocate nothing"
-            ) from error
-        if self.cache.clock[NOT_A_NUMBER]:
-            raise UserError(
-                f"policy '{self.policy.name}': its value() or score() returned a number that is not finite,"
-                f" between requests {first} and {done} in processing order; mend the policy"
-            )
-        if not agreed:
-            raise CheckError(
-                self.policy.name,
-                first,
-                "the victim found is not the entry with the lowest score"
-                " (is score() a weighted sum of recency and value?)",
-            )
-        return done
-
-    def _advance_checked(
-        self, first: int, last: int, values: dict[str, float], until_eviction: bool
-    ) -> int:
-        rules = self.policy.kernel_rules()
-        recount = np.empty((2, self.index.parent.size), np.int32)
-        for i in range(first, last):
-            evicted = self.cache.totals[EVICTIONS]
-            self._advance(i, i + 1, values, False, True)
-            length = int(self.index.depth[self.requests.input_node[i]])
-            matched, reused = int(self.outcome.matched[i]), int(self.outcome.reused[i])
-            code = audit_request(length, matched, reused, self.outcome.missed[i]) or audit_radix(
-                self.index, self.cache, self.shape, rules, self.capacity, *recount
-            )
-            if code:
-                raise CheckError(self.policy.name, i, COMPLAINTS[code])
-            if until_eviction and self.cache.totals[EVICTIONS] > evicted:
-                return i + 1
-        return last
-
-    def fork(self) -> _Run:
-        """Return an independent run in the same state."""
-        cache = copy_radix_cache(self.cache)
-        outcome = new_outcome(self.requests.input_node.size)._replace(totals=cache.totals)
-        return replace(self, cache=cache, outcome=outcome)
 
 
 class RadixPolicy(Policy):
@@ -197,7 +109,7 @@ class RadixPolicy(Policy):
 
     def _start(
         self, index: Index, requests: Requests, shape: Shape, capacity: int, check: bool
-    ) -> _Run:
+    ) -> RadixRun:
         nodes = index.parent.size
         tokens = int(
             index.depth.sum(dtype=np.int64) - index.depth[index.parent[1:]].sum(dtype=np.int64)
@@ -214,7 +126,40 @@ class RadixPolicy(Policy):
             requests = requests._replace(time=np.empty(0))
         outcome = new_outcome(requests.input_node.size)
         cache = new_radix_cache(nodes, entries, outcome.totals)
-        return _Run(self, index, requests, shape, capacity, check, cache, outcome)
+        return RadixRun(self, index, requests, shape, capacity, check, cache, outcome)
+
+    def _check_score(self, values: dict[str, float]) -> None:
+        """Raise unless `score` is what the search for victims relies on.
+
+        Raises:
+            UserError: it is not a weighted sum, or it falls when recency rises.
+        """
+        plain = getattr(self.score, "py_func", self.score)
+        params = make_params(values)
+        probes = ((0, 0), (1, 0), (0, 1), (0.25, 0.5), (0.5, 0.125), (1, 1), (3, 7), (1e6, 1e3))
+        try:
+            scores = [float(plain(float(r), float(v), params)) for r, v in probes]
+        except Exception as error:
+            raise UserError(
+                f"policy '{self.name}': its score() failed ({type(error).__name__}: {error})"
+            ) from error
+        nothing, of_time, of_value = scores[0], scores[1] - scores[0], scores[2] - scores[0]
+        for (recency, value), got in zip(probes, scores, strict=True):
+            expected = nothing + of_time * recency + of_value * value
+            if not math.isclose(got, expected, rel_tol=1e-9, abs_tol=1e-9):
+                raise UserError(
+                    f"policy '{self.name}': score(recency, value) is not a weighted sum of the two"
+                    f" ({got:g} at ({recency:g}, {value:g}), a weighted sum would be {expected:g});"
+                    " put other arithmetic into value()"
+                )
+        if of_time < 0:
+            raise UserError(
+                f"policy '{self.name}': score() falls when recency rises;"
+                " to evict the newest first, put the time into value() with normalised = False"
+            )
+
+    def needed_bytes(self, shape: Shape, tokens: int) -> int:
+        return 0 if self.unlimited else shape.kv_bytes * tokens + shape.state_bytes
 
     def replay(
         self, index: Index, requests: Requests, shape: Shape, capacity: int, *, check: bool = False
@@ -230,6 +175,7 @@ class RadixPolicy(Policy):
                 values[name] = self.bootstrap_grid[name][0]
             elif not isinstance(value, str):
                 values[name] = value
+        self._check_score(values)
         run.advance(0, 0, values)  # compiles
         started = time.perf_counter()
         findings: dict[str, Any] = {}
@@ -240,7 +186,7 @@ class RadixPolicy(Policy):
         return Replayed(run.outcome, findings, time.perf_counter() - started)
 
     def _bootstrap(
-        self, run: _Run, parameter: str, values: dict[str, float]
+        self, run: RadixRun, parameter: str, values: dict[str, float]
     ) -> tuple[int, dict[str, Any]]:
         """Choose a parameter by replaying the start of the trace (DESIGN section 5, Alpha; paper section 4.3).
 

@@ -166,7 +166,7 @@ def _read_header(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
     try:
         file = pq.ParquetFile(path)
         text = (file.schema_arrow.metadata or {}).get(_KEY)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise UserError(
             f"{path}: corrupted or not a Parquet file ({str(error).splitlines()[0]}); build or import the trace again"
         ) from error

@@ -17,7 +17,7 @@ from marconi_sim.core.index import ROOT
 from marconi_sim.core.reuse import reuse
 from marconi_sim.core.seen import SEEN
 from marconi_sim.trace.load import Workload
-from marconi_sim.units import format_bytes
+from marconi_sim.units import counted, format_bytes
 
 QUANTILES = {"p5": 5, "p25": 25, "p50": 50, "p75": 75, "p95": 95, "p99": 99}
 _WIDEST = 100
@@ -193,7 +193,7 @@ def _size(description: Description) -> dict[str, str]:
     d = description
     model = ", ".join(f"{name} {value}" for name, value in d.arrivals.items())
     facts = {
-        "requests": f"{d.requests:,} in {d.sessions:,} sessions",
+        "requests": f"{d.requests:,} in {counted(d.sessions, 'session')}",
         "input tokens": f"{d.total_input_tokens:,}",
         "output tokens": f"{d.total_output_tokens:,}",
         "distinct tokens": f"{d.distinct_tokens:,}",

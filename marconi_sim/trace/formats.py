@@ -108,8 +108,8 @@ def detect_format(path: Path) -> Format:
     if not path.exists():
         raise UserError(f"{path}: no such file or directory (trace)")
     start = first_bytes(path)
-    if path.is_file() and path.stat().st_size == 0:
-        raise UserError(f"{path}: empty, expected a trace")
+    if path.is_file() and not start.strip():
+        raise UserError(f"{path}: empty or damaged, expected a trace")
     fitting = [f.name for f in formats().values() if f.matches(path, start)]
     if len(fitting) == 1:
         return formats()[fitting[0]]
