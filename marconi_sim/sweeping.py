@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import joblib
 import pyarrow as pa
 
-from marconi_sim.columns import IDENTITY, METRICS, SETTINGS
 from marconi_sim.core.replay_radix import UNLIMITED
 from marconi_sim.errors import UsageError, UserError
 from marconi_sim.experiment import load_experiment

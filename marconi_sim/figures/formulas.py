@@ -35,25 +35,20 @@ def efficiency(model: Model, tokens: float) -> float:
 def draw_sequence_bytes(page: Page, models: Sequence[Model]) -> None:
     """Draw the bytes of one sequence against its length: with a state per block, with one state, without states."""
     (axes,) = page.panels
-    series = {
-        (f"{model.name}, a state per {block} tokens" if block else f"{model.name}, one state")
-        if model.state_bytes
-        else f"{model.name}, KV only": (model, block)
+    series = [
+        (model, block)
         for model in models
         for block in ((*BLOCKS, None) if model.state_bytes else (None,))
-    }
+    ]
     tokens = _lengths(1000)
-    for (label, (model, block)), look in zip(series.items(), looks(series).values(), strict=True):
+    for (model, block), look in zip(series, looks(map(str, series)).values(), strict=True):
+        states = f"a state per {block} tokens" if block else "one state"
+        at = sequence_bytes(model, _MARKED, block) / 1e9
         axes.plot(
             tokens / 1000, [sequence_bytes(model, length, block) / 1e9 for length in tokens],
-            color=look.colour, linestyle=look.line, marker=look.marker, markevery=(5, 10), label=label,
+            color=look.colour, linestyle=look.line, marker=look.marker, markevery=(5, 10),
+            label=f"{model.name}, {states if model.state_bytes else 'KV only'}: {at:.3g} GB",
         )  # fmt: skip
-        at = sequence_bytes(model, _MARKED, block) / 1e9
-        axes.annotate(
-            f"{at:.3g} GB", (_MARKED / 1000, at), (5, -12), textcoords="offset points",
-            fontsize=8.5, color=GREY,
-        )  # fmt: skip
-        axes.plot([_MARKED / 1000], [at], color=look.colour, marker=".", markersize=8)
     axes.axvline(_MARKED / 1000, color=GREY, linewidth=0.8, linestyle=":")
     axes.set_yscale("log")
     axes.set_yticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
@@ -61,6 +56,10 @@ def draw_sequence_bytes(page: Page, models: Sequence[Model]) -> None:
     axes.set_xlim(0, _LONGEST / 1000)
     axes.set_xlabel("tokens of the sequence, thousands")
     axes.set_ylabel("bytes of its KV and states,\nGB (logarithmic)")
+    axes.annotate(
+        "numbers of the legend", (_MARKED / 1000, 0.1), (4, 0), textcoords="offset points",
+        fontsize=9, color=GREY,
+    )  # fmt: skip
     page.legend(2)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from marconi_sim.columns import TTFT
 from marconi_sim.experiment import Experiment
 from marconi_sim.figures.spec import Figure
-from marconi_sim.latency import load_latency
+from marconi_sim.latency.table import load_latency
 from marconi_sim.planning import Plan
 from marconi_sim.sweep_file import sweep_facts
 from marconi_sim.sweeping import Swept

@@ -30,7 +30,7 @@ _KNOWN = {
     "ttft": Quantity("time to first token", "ms", 1000),
     "peak_bytes": Quantity("bytes held at most", "GB", 1e-9),
     "capacity_bytes": Quantity("cache capacity", "GB", 1e-9),
-    "capacity": Quantity("cache capacity, of the working set", "%", 100),
+    "capacity": Quantity("cache", "% of the working set", 100),
     "sessions_per_second": Quantity("sessions per second", "", 1),
     "response_time": Quantity("response time", "s", 1),
     "state_dimension": Quantity("state dimension", "", 1),
