@@ -6,6 +6,7 @@ Colours can be told apart with any common colour blindness; markers, lines and h
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import cycle
 from typing import Any, NamedTuple
 
 WIDTH = 7.0  # inches of a figure with one panel: a page's text, or three quarters of a slide
@@ -76,6 +77,9 @@ _OTHERS = (
 
 
 def looks(labels: Iterable[str]) -> dict[str, Look]:
-    """Return how each series is drawn: always the same for well-known ones, the others in order."""
-    others = iter(_OTHERS * 10)
+    """Return how each series is drawn: always the same for well-known ones, the others as differently as can be."""
+    labels = list(labels)
+    taken = {_KNOWN[label].colour for label in labels if label in _KNOWN}
+    free = [look for look in _OTHERS if look.colour not in taken]
+    others = cycle(free or _OTHERS)
     return {label: _KNOWN.get(label) or next(others) for label in labels}
