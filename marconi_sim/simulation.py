@@ -40,7 +40,11 @@ def _capacity_bytes(capacity: str | int | None, workload: Workload) -> int:
         return workload.recipe.capacity if workload.recipe else parse_bytes(DEFAULT_CAPACITY)
     if isinstance(capacity, str):
         return parse_bytes(capacity)
-    if isinstance(capacity, bool) or int(capacity) != capacity:
+    try:
+        whole = not isinstance(capacity, bool) and int(capacity) == capacity
+    except (TypeError, ValueError, OverflowError):
+        whole = False
+    if not whole:
         raise UsageError(
             f"capacity {capacity!r}: expected a whole number of bytes or text like '60GB'"
         )

@@ -678,6 +678,7 @@ def test_directory_as_a_policy(fails: Callable[..., str], tmp_path: Path):
     assert "is a directory" in fails(1, policy=f"{tmp_path}/")
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("hook", "body", "said"),
     [

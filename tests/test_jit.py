@@ -126,6 +126,8 @@ def cached(folder: Path) -> set[str]:
     return {str(path) for path in folder.rglob("*.nbc")}
 
 
+pytestmark = pytest.mark.compiled
+
 # The sum of 2 (i + 1) + c over i = 0 .. 3.
 A, B = 24.0, 28.0
 

@@ -204,7 +204,7 @@ def test_hundreds_of_live_nodes_under_other_rules(variant: dict[str, Any]):
     assert_variant_agrees({**defaults, **variant}, "logical", case)
 
 
-@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="interpreted kernels take minutes")
+@pytest.mark.compiled
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0, 10.0])
 def test_search_finds_the_victim_of_a_scan_among_thousands(alpha: float):
     requests = forest(random.Random(8), 8000, 20)

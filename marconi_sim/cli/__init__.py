@@ -68,11 +68,14 @@ def cli() -> None:
 def main() -> None:
     """Run the command line: every user's mistake is one line on stderr, with exit status 1 or 2."""
     try:
-        status = cli.main(standalone_mode=False)
+        status = cli.main(prog_name="marconi-sim", standalone_mode=False)
     except UserError as error:
         line = " ".join(str(error).splitlines())  # a file's name or a quoted reason may have more
         sys.stderr.write(f"error: {line}\n")
         sys.exit(error.exit_status)
+    except click.exceptions.NoArgsIsHelpError as error:
+        sys.stderr.write(f"{error.format_message()}\n")
+        sys.exit(error.exit_code)
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f"; see '{context.command_path} --help'" if context else ""

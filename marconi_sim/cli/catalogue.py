@@ -234,4 +234,4 @@ def show_trace(ctx: click.Context, name: str, search: tuple[str, ...], as_json: 
     """Show what a trace is: the same as `marconi-sim trace info`."""
     from marconi_sim.cli.trace import info_command
 
-    ctx.invoke(info_command, trace=name, plot=None, search=search, as_json=as_json)
+    ctx.invoke(info_command, name=name, plot=None, search=search, as_json=as_json)

@@ -12,7 +12,7 @@ import numpy as np
 
 from marconi_sim.core import order as recent
 from marconi_sim.core.index import NONE
-from marconi_sim.core.jit import inner
+from marconi_sim.core.jit import inner, kernel
 from marconi_sim.core.outcome import EVICTIONS
 from marconi_sim.core.radix import (
     CHANGED,
@@ -65,6 +65,18 @@ class Entry(NamedTuple):
     hits: int
     time: float
     floor: float
+
+
+@kernel
+def no_value(entry: Entry, params: Any) -> float:
+    """Value every entry alike."""
+    return 0.0
+
+
+@kernel
+def recency_only(recency: float, value: float, params: Any) -> float:
+    """Evict the least recently touched entry."""
+    return recency
 
 
 @inner

@@ -8,6 +8,8 @@ from typing import Any
 
 from marconi_sim.errors import UsageError
 
+_WHOLE_BELOW = 2**53  # beyond, a float64 does not tell neighbours apart
+
 
 @dataclass
 class Parameter:
@@ -77,6 +79,6 @@ class Parameter:
             raise problem
         if not self.integer:
             return number
-        if number != int(number):
+        if number != int(number) or abs(number) >= _WHOLE_BELOW:
             raise problem
         return int(number)

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from marconi_sim.core.evict import Entry
-from marconi_sim.core.jit import kernel
+from marconi_sim.core.evict import no_value, recency_only
 from marconi_sim.core.outcome import EVICTIONS, new_outcome
 from marconi_sim.core.params import make_params
 from marconi_sim.core.radix import (
@@ -26,18 +25,6 @@ from marconi_sim.policy.parameter import Parameter
 from marconi_sim.policy.radix_run import RadixRun
 
 BOOTSTRAP = "bootstrap"
-
-
-@kernel
-def no_value(entry: Entry, params: Any) -> float:
-    """Value every entry alike."""
-    return 0.0
-
-
-@kernel
-def recency_only(recency: float, value: float, params: Any) -> float:
-    """Evict the least recently touched entry."""
-    return recency
 
 
 class RadixPolicy(Policy):
@@ -82,6 +69,14 @@ class RadixPolicy(Policy):
             if getattr(cls, attribute) not in allowed:
                 raise TypeError(
                     f"{cls.__name__}.{attribute}: {getattr(cls, attribute)!r}, allowed: {allowed}"
+                )
+        for name, parameter in cls.parameters().items():
+            if BOOTSTRAP not in parameter.words:
+                continue
+            if not cls.bootstrap_grid.get(name) or "multiplier" not in cls.parameters():
+                raise TypeError(
+                    f"{cls.__name__}.{name} may be '{BOOTSTRAP}', which needs values in bootstrap_grid['{name}']"
+                    " and a parameter multiplier"
                 )
 
     @classmethod

@@ -79,8 +79,12 @@ class Arrivals:
 def _checked(name: str, value: object) -> float | int:
     """Return a parameter's value as a plain number, if it is in its range."""
     if name == "seed":
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0:
-            raise UsageError(f"seed {value}: must be a whole number of at least 0")
+        if (
+            not isinstance(value, int | np.integer)
+            or isinstance(value, bool)
+            or not 0 <= int(value) < 2**63
+        ):
+            raise UsageError(f"seed {value}: must be a whole number from 0 to 2^63-1")
         return int(value)
     least = 0.0 if name == "response_time" else 1e-9
     if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):

@@ -1,0 +1,188 @@
+"""`marconi-sim list` and `marconi-sim show`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import REPOSITORY
+
+from marconi_sim import catalogue, cli
+from marconi_sim.model import models
+from marconi_sim.policy.load import load_policy
+from marconi_sim.trace.formats import formats
+
+Run = Callable[..., tuple[int, str, str]]
+EXPECTED = {
+    "traces": set(catalogue.entries("traces")),
+    "policies": set(catalogue.entries("policies")),
+    "models": set(models()),
+    "formats": set(formats()),
+}
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command in this process; returns exit status, stdout and stderr."""
+
+    def start(*args: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["marconi-sim", *map(str, args)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return ended.value.code, *capsys.readouterr()
+
+    monkeypatch.delenv(catalogue.ENVIRONMENT_VARIABLE, raising=False)
+    monkeypatch.setenv("COLUMNS", "100")
+    return start
+
+
+def test_everything_is_listed(run: Run):
+    status, out, err = run("list")
+    assert (status, err) == (0, "")
+    words = {line.split()[0] for line in out.splitlines() if line.strip()}
+    for kind, names in EXPECTED.items():
+        assert names | {kind} <= words
+
+
+@pytest.mark.parametrize("kind", EXPECTED)
+def test_one_kind_as_json(run: Run, kind: str):
+    status, out, err = run("list", kind, "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert set(found) == {kind}
+    assert {row["name"] for row in found[kind]} == EXPECTED[kind]
+    for row in found[kind]:
+        assert row["what"]
+        assert row["file"] is None or Path(row["file"]).is_file()
+
+
+def test_synthetic_traces_are_labelled(run: Run):
+    rows = {
+        row["name"]: row["what"] for row in json.loads(run("list", "traces", "--json")[1])["traces"]
+    }
+    assert "SYNTHETIC" in rows["lmsys"]
+    assert "SYNTHETIC" not in rows["swebench"]
+
+
+def test_a_folder_of_ones_own_is_listed_too(run: Run, tmp_path: Path):
+    (tmp_path / "policies").mkdir()
+    shutil.copy(REPOSITORY / "docs" / "examples" / "gdsf.py", tmp_path / "policies" / "mine.py")
+    (tmp_path / "traces").mkdir()
+    shutil.copy(
+        REPOSITORY / "traces" / "data" / "taubench.parquet", tmp_path / "traces" / "bare.parquet"
+    )
+    found = json.loads(run("list", "--json", "--catalogue", tmp_path)[1])
+    policies = {row["name"]: row for row in found["policies"]}
+    assert set(policies) == EXPECTED["policies"] | {"mine"}
+    assert policies["mine"]["file"] == str(tmp_path / "policies" / "mine.py")
+    assert policies["mine"]["what"].startswith("Evicts the entry that saves the fewest FLOPs")
+    traces = {row["name"]: row["what"] for row in found["traces"]}
+    assert traces["bare"] == "compiled trace without a recipe"
+    assert run("show", "policy", "mine", "--catalogue", tmp_path)[0] == 0
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED["policies"]))
+def test_policy_is_shown(run: Run, name: str):
+    status, out, err = run("show", "policy", name)
+    assert (status, err) == (0, "")
+    policy = load_policy(name)
+    assert out.startswith(policy.summary())
+    text = " ".join(out.split())
+    for key, parameter in policy.parameters().items():
+        assert f"{key}={parameter.default}" in text
+    facts = json.loads(run("show", "policy", name, "--json")[1])
+    assert facts["name"] == name
+    assert facts["rules"] == policy.rules()
+    assert set(facts["parameters"]) == set(policy.parameters())
+    for key, parameter in policy.parameters().items():
+        assert facts["parameters"][key]["default"] == parameter.default
+        assert facts["parameters"][key]["allowed"] == parameter.allowed
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED["models"]))
+def test_model_is_shown(run: Run, name: str):
+    status, out, err = run("show", "model", name)
+    assert (status, err) == (0, "")
+    assert "prefill of 100,000 tokens" in out
+    facts = json.loads(run("show", "model", name, "--json")[1])
+    assert facts["name"] == name
+    assert facts["accounting"] == "paper"
+    assert facts["state_in_kv_tokens"] == facts["state_bytes"] / facts["kv_bytes_per_token"]
+    assert set(facts["flops"]) == {"1000", "10000", "100000"}
+
+
+def test_the_papers_numbers(run: Run):
+    out = run("show", "model", "hybrid-7b")[1]
+    assert "65.54 KB (65,536 bytes)" in out
+    assert "26.79 MB (26,787,840 bytes) = KV of 409 tokens" in out
+
+
+def test_model_without_attention_is_shown(run: Run, tmp_path: Path):
+    text = (REPOSITORY / "marconi_sim" / "models" / "hybrid-7b.toml").read_text()
+    path = tmp_path / "pure.toml"
+    path.write_text(text.replace("attention_layers = 4", "attention_layers = 0"))
+    assert run("show", "model", path)[0] == 0
+    facts = json.loads(run("show", "model", path, "--json")[1])
+    assert facts["kv_bytes_per_token"] == 0
+    assert facts["state_in_kv_tokens"] is None
+
+
+def test_trace_is_shown(run: Run):
+    status, out, _ = run("show", "trace", "taubench", "--json")
+    assert status == 0
+    assert json.loads(out)
+    assert "taubench" in run("show", "trace", "taubench")[1]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["list", "policy"], "is not one of"),
+        (["list", "--catalogue", "/absent"], "no such folder"),
+        (["show", "polcy", "x"], "No such command 'polcy'"),
+        (["show", "policy"], "Missing argument 'NAME'"),
+        (["show", "policy", "marconni"], "did you mean 'marconi'?"),
+        (["show", "model", "hybrid"], "did you mean 'hybrid-7b'?"),
+        (["show", "trace", "taubenhc"], "did you mean 'taubench'?"),
+        (["lst"], "No such command 'lst'"),
+        (["--verbose"], "No such option"),
+    ],
+)
+def test_mistakes(run: Run, args: list[str], said: str):
+    status, out, err = run(*args)
+    assert status == 2
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert said in err
+
+
+@pytest.mark.parametrize("command", [[], ["show"], ["trace"]])
+def test_a_command_without_its_command_prints_help_on_stderr(run: Run, command: list[str]):
+    status, out, err = run(*command)
+    assert (status, out) == (2, "")
+    assert err == run(*command, "--help")[1]
+
+
+def test_a_broken_policy_of_ones_own_is_named(run: Run, tmp_path: Path):
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "mine.py").write_text("import nothing_like_it")
+    status, out, err = run("list", "policies", "--catalogue", tmp_path)
+    assert (status, out) == (1, "")
+    assert err.startswith(
+        f"error: {tmp_path / 'policies' / 'mine.py'}:1: the policy cannot be loaded"
+    )
+
+
+@pytest.mark.parametrize(
+    "command", [[], ["run"], ["list"], ["show"], ["show", "policy"], ["show", "model"], ["trace"]]
+)
+def test_every_command_has_help(run: Run, command: list[str]):
+    status, out, err = run(*command, "--help")
+    assert (status, err) == (0, "")
+    assert out.startswith("Usage: marconi-sim")
+    assert len(out.splitlines()) > 5
