@@ -22,9 +22,10 @@ import pytest
 
 import marconi_sim as ms
 from marconi_sim import sweeping
+from marconi_sim.columns import METRICS
 from marconi_sim.core.replay_radix import replay_radix
 from marconi_sim.errors import UsageError, UserError
-from marconi_sim.experiment import METRICS, load_experiment
+from marconi_sim.experiment import load_experiment
 from marconi_sim.journal import journal_path, open_journal, parse
 from marconi_sim.planning import Plan, make_plan
 from marconi_sim.sweep_file import (
