@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow reference lint bench readme clean
+.PHONY: help run test test-slow reference lint bench figures docs readme clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,15 @@ lint: $(VENV)/.installed ## style and types
 
 bench: $(VENV)/.installed ## measure speed and memory; prints the table of the README
 	@$(BIN)/python tests/bench.py
+
+figures: $(VENV)/.installed ## draw every figure of the paper into figures/, from nothing, and print the paper's numbers beside ours
+	@$(BIN)/marconi-sim figures --out figures
+	@$(BIN)/marconi-sim paper --out figures
+
+docs: $(VENV)/.installed ## put fresh figures and the table of the paper's numbers into docs/
+	@$(BIN)/marconi-sim figures --out figures
+	@$(BIN)/marconi-sim paper --out figures --into docs/paper.md
+	@mkdir -p docs/figures && cp figures/*.png docs/figures/
 
 readme: $(VENV)/.installed ## put fresh output of every command and of the benchmark into README.md
 	@$(BIN)/python tests/readme.py --write

@@ -16,7 +16,7 @@
     model = "hybrid-7b"
     state_dimension = [16, 128]           # any number of the model file
 
-    [[policies]]
+    [[policies]]                          # like capacity, may be left out if every figure is of traces or models alone
     policy = "marconi"
     label = "static alpha"                # what its runs are called together; default: the policy's name
     best = "best static alpha"            # may be left out: add the best of these runs, in hindsight, under this label
@@ -28,6 +28,8 @@
     y = "token_hit_rate"                  # a column too, or "ttft"
     series = ["marconi", "sglang+"]       # labels; default all
     over = "sglang+"                      # may be left out: y relative to this label in the same configuration
+    relation = "percent"                  # of y to that: one of RELATIONS
+    latency = "linear"                    # for y = "ttft": one of marconi_sim.latency.FORMS; default the first
 
 A value may be a list: every combination is run. Every key is checked: an unknown key or a value that is not allowed is
 an error that names the line.
@@ -41,35 +43,13 @@ from pathlib import Path
 from typing import Any
 
 from marconi_sim import catalogue
-from marconi_sim.errors import UserError, did_you_mean
+from marconi_sim.errors import UserError
+from marconi_sim.figures.spec import FIGURE_KINDS, Figure, read_figure
 from marconi_sim.toml_document import Document, Table
 
 DEFAULT_MODEL = "hybrid-7b"
-# How a figure is drawn -> whether it has an x axis to choose, and whether it needs one row per request.
-FIGURE_KINDS = {
-    "box": (True, False),  # the spread over configurations
-    "lines": (True, False),
-    "bars": (True, False),
-    "cdf": (False, True),  # the distribution over requests
-    "lengths": (False, True),  # over requests of similar input length
-}
-# Columns of a sweep's file that say what was run (and `param_NAME` for every parameter), and what came of it.
-SETTINGS = (
-    "experiment", "label", "trace", "synthetic", "policy", "model", "accounting", "attention_layers", "ssm_layers",
-    "mlp_layers", "model_dimension", "state_dimension", "kv_bytes_per_token", "state_bytes", "capacity",
-    "capacity_bytes", "sessions", "sessions_per_second", "response_time", "seed",
-)  # fmt: skip
-METRICS = (
-    "requests", "input_tokens", "reused_tokens", "token_hit_rate", "request_hit_rate", "flops_total", "flops_saved",
-    "peak_bytes", "evictions", "bypassed", "states", "kv_tokens", "missed_cold", "missed_kv_evicted",
-    "missed_unfinished", "missed_state_evicted", "missed_no_checkpoint", "missed_grid", "missed_last_token",
-    "missed_not_admitted",
-)  # fmt: skip
-IDENTITY = ("trace_sha256", "policy_sha256", "version", "configuration", "run")
-TTFT = "ttft"  # made from a file of requests and a latency model
+
 _TRACE_NUMBERS = ("sessions", "sessions_per_second", "response_time", "seed")
-_FIGURE_TEXTS = ("name", "title", "kind", "x", "y", "over")
-_FIGURE_KEYS = (*_FIGURE_TEXTS, "series", "percentile")
 
 
 @dataclass(frozen=True)
@@ -105,25 +85,6 @@ class PolicyGrid(Grid):
 
     label: str = ""
     best: str = ""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """What is plotted; see the module's docstring.
-
-    Attributes:
-        name: stem of the image's file.
-        percentile: of `ttft` over a run's requests, 0 to 100; None where the figure shows all of them.
-    """
-
-    name: str
-    title: str
-    kind: str
-    x: str
-    y: str
-    series: tuple[str, ...]
-    over: str
-    percentile: float | None
 
 
 @dataclass(frozen=True)
@@ -172,10 +133,10 @@ def _values(table: Table, key: str, kinds: tuple[type, ...], word: str) -> tuple
     return tuple(values)
 
 
-def _trace(table: Table, path: Path) -> Grid:
+def _trace(table: Table, path: Path, runs: bool) -> Grid:
     table.check_keys(("trace", "capacity", *_TRACE_NUMBERS))
     name = _name(table, "trace", path)
-    if "capacity" not in table.values:
+    if runs and "capacity" not in table.values:
         raise UserError(f"{table.place()}: no key 'capacity' in [traces]; an experiment needs it")
     values: dict[str, tuple[Any, ...]] = {}
     for key in _TRACE_NUMBERS:
@@ -183,8 +144,9 @@ def _trace(table: Table, path: Path) -> Grid:
             whole = key in ("sessions", "seed")
             kinds = (int,) if whole else (int, float)
             values[key] = _values(table, key, kinds, f"a {'whole ' * whole}number")
-    capacity = _values(table, "capacity", (str, int), 'text like "60GB" or "0.1wss"')
-    values["capacity"] = tuple(str(one) for one in capacity)
+    if "capacity" in table.values:
+        capacity = _values(table, "capacity", (str, int), 'text like "60GB" or "0.1wss"')
+        values["capacity"] = tuple(str(one) for one in capacity)
     return Grid(name, values, table)
 
 
@@ -211,60 +173,11 @@ def _policy(table: Table, path: Path) -> PolicyGrid:
     return PolicyGrid(name, values, table, label=label, best=best)
 
 
-def _one_of(table: Table, key: str, value: str, known: Iterable[str]) -> str:
-    known = list(known)
-    if value not in known:
-        raise UserError(
-            f"{table.place(key)}: {key} = '{value}': unknown{did_you_mean(value, known)}"
-        )
-    return value
-
-
-def _figure(table: Table, experiment: str, labels: list[str], requests: bool) -> Figure:
-    table.check_keys(_FIGURE_KEYS)
-    texts = {key: table.take(key, str) for key in _FIGURE_TEXTS if key in table.values}
-    kind = _one_of(table, "kind", table.take("kind", str), FIGURE_KINDS)
-    has_x, needs_requests = FIGURE_KINDS[kind]
-    y = _one_of(table, "y", table.take("y", str), (*METRICS, TTFT))
-    if (needs_requests or y == TTFT) and not requests:
-        raise UserError(
-            f"{table.place('kind' if needs_requests else 'y')}: kind '{kind}' of '{y}' is made from requests;"
-            " set requests = true at the top of the file"
-        )
-    if has_x:
-        x = table.take("x", str)
-        if not x.startswith("param_"):
-            _one_of(table, "x", x, SETTINGS)
-    elif "x" in texts:
-        raise UserError(f"{table.place('x')}: x has no effect with kind '{kind}'; leave it out")
-    if "over" in texts:
-        _one_of(table, "over", texts["over"], labels)
-    series = table.take("series", list) if "series" in table.values else labels
-    for one in series:
-        _one_of(table, "series", one, labels)
-    percentile = table.values.get("percentile")
-    if percentile is not None:
-        if type(percentile) not in (int, float) or not 0 <= percentile <= 100:
-            raise UserError(
-                f"{table.place('percentile')}: percentile = {percentile!r}, expected a number from 0 to 100"
-            )
-        if y != TTFT or needs_requests:
-            raise UserError(
-                f'{table.place("percentile")}: percentile has no effect here; it goes with y = "{TTFT}"'
-                " of kind box, lines or bars"
-            )
-    elif y == TTFT and not needs_requests:
-        raise UserError(f"{table.place('y')}: y = \"{TTFT}\" of kind '{kind}' needs a percentile")
-    return Figure(
-        name=texts.get("name", experiment),
-        title=texts.get("title", ""),
-        kind=kind,
-        x=texts.get("x", ""),
-        y=y,
-        series=tuple(series),
-        over=texts.get("over", ""),
-        percentile=percentile,
-    )
+def _has_runs(document: Document) -> bool:
+    """Tell whether there is something to run: not if every figure is of traces or models alone."""
+    kinds = [table.values.get("kind") for table in document.tables("figures")]
+    alone = [kind for kind, known in FIGURE_KINDS.items() if known.of in ("traces", "models")]
+    return bool(document.tables("policies")) or not kinds or not all(k in alone for k in kinds)
 
 
 def load_experiment(name_or_path: str | Path, search: Iterable[str | Path] = ()) -> Experiment:
@@ -282,8 +195,9 @@ def load_experiment(name_or_path: str | Path, search: Iterable[str | Path] = ())
     )
     title, description = document.take("title", str), document.take("description", str)
     requests = document.take("requests", bool) if "requests" in document.values else False
+    runs = _has_runs(document)
     for key in ("traces", "policies"):
-        if not document.tables(key):
+        if runs and not document.tables(key):
             raise UserError(f"{path}: no [[{key}]]; an experiment needs at least one")
     policies = tuple(_policy(table, path) for table in document.tables("policies"))
     models = tuple(_model(table, path) for table in document.tables("models"))
@@ -293,14 +207,14 @@ def load_experiment(name_or_path: str | Path, search: Iterable[str | Path] = ())
         title=title,
         description=description.strip(),
         requests=requests,
-        traces=tuple(_trace(table, path) for table in document.tables("traces")),
+        traces=tuple(_trace(table, path, runs) for table in document.tables("traces")),
         models=models or (Grid(DEFAULT_MODEL, {}, document),),
         policies=policies,
         figures=(),
     )
     figures: dict[str, Figure] = {}
     for table in document.tables("figures"):
-        figure = _figure(table, path.stem, experiment.labels(), requests)
+        figure = read_figure(table, path.stem, experiment.labels(), requests)
         if figure.name in figures:
             raise UserError(
                 f"{table.place()}: a second figure named '{figure.name}'; give it another name"

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from marconi_sim import __version__
-from marconi_sim.errors import UserError
+from marconi_sim.errors import UsageError, UserError
 from marconi_sim.experiment import Experiment, Grid, PolicyGrid
 from marconi_sim.model import VARIABLE, Model, load_model, vary
 from marconi_sim.policy.base import Policy
@@ -32,6 +32,7 @@ WORKING_SET = "wss"
 WORKING_SET_POLICY = "unbounded"
 _WORKING_SET = re.compile(rf"([0-9]+(?:\.[0-9]+)?){WORKING_SET}")
 _PACKAGE = Path(__file__).parent
+_WITHOUT_EFFECT = ("_catalogue", "cli", "figures", "latency", "paper")
 
 
 @dataclass(frozen=True)
@@ -114,10 +115,13 @@ class Plan:
 
 @functools.cache
 def source_sha256() -> str:
-    """Return a hash of this package's Python files: results of another version are not ours."""
+    """Return a hash of this package's Python files: results of another version are not ours.
+
+    What only draws or prints results is left out.
+    """
     digest = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
-        if "_catalogue" not in path.parts:
+        if path.relative_to(_PACKAGE).parts[0] not in _WITHOUT_EFFECT:
             digest.update(f"{path.relative_to(_PACKAGE).as_posix()}\0".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -253,8 +257,13 @@ def make_plan(experiment: Experiment, search: Iterable[str | Path] = ()) -> Plan
     """Return the runs of an experiment, in a fixed order.
 
     Raises:
+        UsageError: there is nothing to run.
         UserError: a name or a value that is not allowed; the message names the file and the line.
     """
+    if not experiment.policies:
+        raise UsageError(
+            f"experiment '{experiment.name}': has nothing to run; draw it: marconi-sim figures {experiment.name}"
+        )
     folders = tuple(str(Path(folder).resolve()) for folder in search)
     models = [model for grid in experiment.models for model in _models(grid)]
     rows: dict[tuple[str, str], Row] = {}

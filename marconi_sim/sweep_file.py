@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from marconi_sim import __version__
+from marconi_sim.columns import IDENTITY, METRICS, SETTINGS
 from marconi_sim.errors import UserError
-from marconi_sim.experiment import IDENTITY, METRICS, SETTINGS
 from marconi_sim.files import readable_file
 from marconi_sim.journal import Results
 from marconi_sim.planning import Plan

@@ -10,9 +10,9 @@ import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from marconi_sim.columns import IDENTITY, METRICS, SETTINGS
 from marconi_sim.core.replay_radix import UNLIMITED
 from marconi_sim.errors import UserError
-from marconi_sim.experiment import IDENTITY, METRICS, SETTINGS
 from marconi_sim.journal import Results
 from marconi_sim.model import Model
 from marconi_sim.planning import (

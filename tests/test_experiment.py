@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from marconi_sim import catalogue
+from marconi_sim.columns import METRICS, SETTINGS
 from marconi_sim.errors import UsageError, UserError
-from marconi_sim.experiment import METRICS, SETTINGS, load_experiment
+from marconi_sim.experiment import load_experiment
 from marconi_sim.planning import make_plan, working_set_fraction
 
 TEXT = '''# A comment.
@@ -259,6 +260,10 @@ def test_every_shipped_experiment_says_what_it_is_and_all_its_names_resolve(name
     experiment = load_experiment(name)
     assert experiment.title
     assert experiment.description
+    if not experiment.policies:  # draws traces or models alone: tests/test_figures.py
+        with pytest.raises(UsageError, match=f"marconi-sim figures {name}"):
+            make_plan(experiment)
+        return
     plan = make_plan(experiment)
     assert plan.rows
     columns = {column for row in plan.rows for column in row.settings}

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numba
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,9 +22,10 @@ import pytest
 
 import marconi_sim as ms
 from marconi_sim import sweeping
+from marconi_sim.columns import METRICS
 from marconi_sim.core.replay_radix import replay_radix
 from marconi_sim.errors import UsageError, UserError
-from marconi_sim.experiment import METRICS, load_experiment
+from marconi_sim.experiment import load_experiment
 from marconi_sim.journal import journal_path, open_journal, parse
 from marconi_sim.planning import Plan, make_plan
 from marconi_sim.sweep_file import (
@@ -35,6 +35,9 @@ from marconi_sim.sweep_file import (
     read_sweep,
     sweep_facts,
 )
+
+# Files and processes: the replays themselves have an interpreted run elsewhere.
+pytestmark = pytest.mark.compiled
 
 TEXT = """
 title = "Small"
@@ -415,7 +418,6 @@ def test_a_worker_with_another_version_of_a_policy_says_so(file: Path, tmp_path:
         sweeping.run_plan(plan, jobs=1)
 
 
-@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 def test_workers_compile_nothing_that_the_parent_has_not(plan: Plan) -> None:
     sweeping.compile_kernels(plan, plan.runs)
     before = len(replay_radix.signatures)  # type: ignore[attr-defined]

@@ -18,6 +18,11 @@ _COMMANDS = {
         "marconi_sim.cli.sweep",
         "Run every combination of an experiment and write one row per run.",
     ),
+    "figures": (
+        "marconi_sim.cli.figures",
+        "Draw the figures of experiments, after running what they show.",
+    ),
+    "paper": ("marconi_sim.cli.paper", "Print every number of the paper beside ours."),
     "trace": ("marconi_sim.cli.trace", "Import, build, describe, check and export traces."),
     "fidelity": (
         "marconi_sim.cli.fidelity",

@@ -1,0 +1,67 @@
+"""`marconi-sim figures`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from marconi_sim.cli.options import catalogue_option, json_option
+
+
+@click.command("figures")
+@click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
+@click.option(
+    "-o",
+    "--out",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path("figures"),
+    show_default=True,
+    metavar="FOLDER",
+    help="Where the images go, and what they are drawn from: FOLDER/data.",
+)
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Worker processes; default one per core.",
+)
+@catalogue_option
+@json_option
+def figures_command(
+    names: tuple[str, ...],
+    folder: Path,
+    jobs: int | None,
+    search: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Draw figures as PDF and PNG, after running the sweeps that they show.
+
+    NAME is an experiment (all its figures) or one figure; without a NAME all are drawn. Finished runs in FOLDER/data
+    are used again.
+
+    \b
+      marconi-sim figures
+      marconi-sim figures fig11 fig10a -o images -j 2
+    """
+    from marconi_sim.progress import status
+
+    with status("reading experiments"):
+        from marconi_sim.figures.making import make_figures, wanted_figures
+
+        wanted = wanted_figures(names, search)
+    made = []
+    for one in make_figures(wanted, folder, jobs, search):
+        made.append(one)
+        if not as_json:
+            click.echo(", ".join(map(str, one.files)))
+    if as_json:
+        import orjson
+
+        found = [
+            {"experiment": m.experiment, "figure": m.name, "files": [str(f) for f in m.files]}
+            for m in made
+        ]
+        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))

@@ -1,0 +1,68 @@
+"""`marconi-sim paper`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from marconi_sim.cli.options import catalogue_option, json_option
+
+
+@click.command("paper")
+@click.option(
+    "-o",
+    "--out",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path("figures"),
+    show_default=True,
+    metavar="FOLDER",
+    help="The folder of `marconi-sim figures`: results are in FOLDER/data.",
+)
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Put the table between <!-- paper --> and <!-- /paper --> of this Markdown file instead of printing it.",
+)
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Worker processes; default one per core.",
+)
+@catalogue_option
+@json_option
+def paper_command(
+    folder: Path,
+    into: Path | None,
+    jobs: int | None,
+    search: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Print every number of the Marconi paper beside ours, and why they differ.
+
+    Runs what is missing in FOLDER/data, and prints Markdown.
+    """
+    from marconi_sim.errors import UsageError
+
+    if as_json and into is not None:
+        raise UsageError("--json: has no effect with --into, which writes Markdown; leave one out")
+    from marconi_sim.files import check_folder, check_writable
+    from marconi_sim.paper.table import markdown, measured, write_into
+
+    if into is not None:
+        check_writable(into)
+    check_folder(folder)
+    filled = measured(folder, jobs, search)
+    if as_json:
+        import orjson
+
+        click.echo(orjson.dumps([x._asdict() for x in filled], option=orjson.OPT_INDENT_2))
+    elif into is not None:
+        write_into(into, markdown(filled))
+        click.echo(f"{len(filled)} rows in {into}")
+    else:
+        click.echo(markdown(filled), nl=False)

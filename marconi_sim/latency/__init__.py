@@ -1,0 +1,4 @@
+"""Times to the first token, from measured tables."""
+
+DEFAULT_TABLE = "jamba-1.5-mini"
+FORMS = ("linear", "interpolated")  # how a table is read: `LatencyTable.seconds_of` says
