@@ -114,4 +114,4 @@ def plot_effects(rows: Sequence[Row], path: Path) -> None:
     metadata = {".png": {}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
     ending = path.suffix.lower()
     with whole_file(path) as temporary, mpl.rc_context({"svg.hashsalt": "marconi-sim"}):
-        figure.savefig(temporary, format=ending[1:], dpi=150, metadata=metadata[ending])
+        figure.savefig(temporary, format=ending[1:], dpi=120, metadata=metadata[ending])
