@@ -57,7 +57,7 @@ def draw_sequence_bytes(page: Page, models: Sequence[Model]) -> None:
     axes.set_xlabel("tokens of the sequence, thousands")
     axes.set_ylabel("bytes of its KV and states,\nGB (logarithmic)")
     axes.annotate(
-        "numbers of the legend", (_MARKED / 1000, 0.1), (4, 0), textcoords="offset points",
+        "numbers in the legend: here", (_MARKED / 1000, 0.1), (4, 0), textcoords="offset points",
         fontsize=9, color=GREY,
     )  # fmt: skip
     page.legend(2)

@@ -12,6 +12,7 @@ from marconi_sim.paper.of_sweeps import BEST, MARCONI, TRACES, by_label
 from marconi_sim.paper.text import change, percent
 
 _NO_FLOPS = "alpha 0"
+_BELOW_ONE = 0.9  # the largest of the grid at which old entries can still go
 
 
 def what_eviction_could_win(rows: Rows) -> dict[str, str]:
@@ -33,6 +34,9 @@ def what_eviction_could_win(rows: Rows) -> dict[str, str]:
             f" / {change((table[BEST] / table[_NO_FLOPS] - 1).mean())}"
         )
         found[f"{trace} tuner"] = _tuner(frame, table)
+        at = frame[(frame.label == "static alpha") & (frame.param_alpha == str(_BELOW_ONE))]
+        fixed = at.set_index("configuration").token_hit_rate[table.index] / table["sglang+"] - 1
+        found[f"{trace} fixed"] = f"{change(fixed.mean())} (lowest {change(fixed.min())})"
     return found
 
 
