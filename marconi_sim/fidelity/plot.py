@@ -102,11 +102,13 @@ def plot_effects(rows: Sequence[Row], path: Path) -> None:
             ("published code with this one mended", _MENDED),
         )
     ]
-    panels[0].legend(handles=handles, loc="lower right", frameon=False, fontsize=8.5)
+    figure.legend(
+        handles=handles, loc="upper left", bbox_to_anchor=(0.0, 0.978), ncols=3, frameon=False
+    )
     count = len(select(rows, case=next(iter(CASES)), base="paper", switch=""))
     figure.suptitle(
         f"What each departure of the published code is worth ({count} traces and capacities;"
-        " large marks: mean, lines: range)",
+        " large marks: mean, lines: range)\n",  # the second line is the legend's place
         fontsize=12, fontweight="bold", x=0.01, ha="left",
     )  # fmt: skip
     figure.supxlabel(textwrap.fill(provenance(rows), _FOOT), fontsize=7, x=0.01, ha="left")

@@ -130,7 +130,7 @@ def comparison(rows: Sequence[Row]) -> Table:
         for (row, by_paper), (_, by_code) in zip(margins["paper"], margins["artifact"], strict=True)
     ]
     return Table(
-        f"token hit rate of {TUNED} less that of {LEAF_LRU}, in percentage points",
+        f"Token hit rate of {TUNED} less that of {LEAF_LRU}, in percentage points",
         ("trace", "capacity", "by the paper's rules", "by the code's rules"),
         cells,
     )
@@ -139,7 +139,7 @@ def comparison(rows: Sequence[Row]) -> Table:
 def glossary() -> Table:
     """Return every switch in words."""
     return Table(
-        "the switches",
+        "The switches",
         ("switch", "rows", "the paper", "the published code", "concerns"),
         [
             (f"`{one.name}`", one.rows, one.paper, one.code, ", ".join(one.cases))
@@ -178,7 +178,7 @@ def provenance(rows: Sequence[Row]) -> str:
 def _as_markdown(table: Table) -> str:
     lines = [table.header, (":--",) * len(table.header), *table.rows]
     grid = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-    return f"**{table.title[0].upper()}{table.title[1:]}.**\n\n{grid}\n"
+    return f"**{table.title}.**\n\n{grid}\n"
 
 
 def check_page(path: Path) -> None:
