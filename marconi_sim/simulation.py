@@ -24,7 +24,6 @@ from marconi_sim.core.shape import Shape
 from marconi_sim.errors import UsageError
 from marconi_sim.model import Model, load_model
 from marconi_sim.notices import warn
-from marconi_sim.policy.artifact import departures_of, name_of, replay_departing
 from marconi_sim.policy.base import Policy
 from marconi_sim.policy.load import load_policy
 from marconi_sim.result import Result, missed_columns
@@ -146,10 +145,14 @@ def replay_workload(
     rows = workload.order
     index, requests = replay_inputs(workload)
     shape = model.shape
-    departures = departures_of(rules)
     if rules == "paper":
+        rules_name = "paper"
         replayed = chosen.replay(index, requests, shape, capacity_bytes, check=check)
     else:
+        from marconi_sim.policy.artifact import departures_of, name_of, replay_departing
+
+        departures = departures_of(rules)
+        rules_name = name_of(departures)
         replayed = replay_departing(
             chosen, index, requests, model, capacity_bytes, departures, check=check
         )
@@ -178,7 +181,7 @@ def replay_workload(
         "trace": workload.name,
         "policy": chosen.name,
         "params": dict(chosen.params),
-        "rules": name_of(departures),
+        "rules": rules_name,
         "model": model.name,
         "accounting": model.accounting,
         "capacity_bytes": capacity_bytes,
