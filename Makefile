@@ -13,6 +13,7 @@ help: ## show this list
 $(VENV)/.installed: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "marconi-sim needs Python 3.11 or newer; make PYTHON=/path/to/python3.11 ...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "setting up $(VENV) (a minute or two, once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
 	@touch $@

@@ -35,6 +35,8 @@ def check_writable(path: Path) -> None:
     folder = path.resolve().parent
     if path.is_dir():
         raise UserError(f"{path}: is a directory, expected the name of a file to write")
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path}: is a device or a pipe, expected the name of a file to write")
     if not folder.is_dir():
         raise UserError(f"{path}: cannot be written, the folder {folder} does not exist")
     if not os.access(folder, os.W_OK):
@@ -56,6 +58,16 @@ def check_folder(path: Path) -> None:
         check_writable(path)
 
 
+def check_different(source: Path, out: Path) -> None:
+    """Raise if writing `out` would replace what it is made from.
+
+    Raises:
+        UserError: both are the same file.
+    """
+    if source.exists() and out.exists() and source.samefile(out):
+        raise UserError(f"{out}: is what is read; give the result another name")
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the same folder; on success it replaces `path`, on failure it is deleted.
@@ -64,9 +76,11 @@ def whole_file(path: Path) -> Iterator[Path]:
         UserError: the folder does not exist or cannot be written.
     """
     check_writable(path)
-    handle, name = tempfile.mkstemp(
-        prefix=f".{path.name}.", suffix=".tmp", dir=path.resolve().parent
-    )
+    folder = path.resolve().parent
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=folder)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror})") from error
     os.close(handle)
     temporary = Path(name)
     try:

@@ -21,7 +21,7 @@ from marconi_sim.core.outcome import (
 )
 from marconi_sim.core.requests import Index, Requests
 from marconi_sim.core.shape import Shape
-from marconi_sim.errors import UsageError
+from marconi_sim.errors import UsageError, UserError
 from marconi_sim.model import Model, load_model
 from marconi_sim.notices import warn
 from marconi_sim.policy.base import Policy
@@ -127,6 +127,18 @@ def replay_inputs(workload: Workload) -> tuple[Index, Requests]:
     )
 
 
+def _check_size(workload: Workload, model: Model) -> None:
+    """Raise if bytes could pass 2^63, which the kernels count in: a state and KV for every token there is."""
+    trace = workload.trace
+    parents = trace.depth[trace.parent[1:]]
+    tokens = int(trace.depth.sum(dtype=np.int64) - parents.sum(dtype=np.int64))
+    if tokens * (model.kv_bytes + model.state_bytes) >= 2**63:
+        raise UserError(
+            f"model '{model.name}': too large for trace '{workload.name}', a cache of everything could hold more than"
+            " 2^63 bytes; give fewer layers or smaller dimensions"
+        )
+
+
 def replay_workload(
     workload: Workload,
     chosen: Policy,
@@ -145,6 +157,7 @@ def replay_workload(
     rows = workload.order
     index, requests = replay_inputs(workload)
     shape = model.shape
+    _check_size(workload, model)
     if rules == "paper":
         rules_name = "paper"
         replayed = chosen.replay(index, requests, shape, capacity_bytes, check=check)

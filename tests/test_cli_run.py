@@ -419,7 +419,7 @@ def test_parameter_given_twice(fails: Callable[..., str]):
         ("sessions_per_second", "fast", "not a valid float"),
         ("response_time", -5, "a number from 0"),
         ("response_time", "nan", "a number from 0"),
-        ("seed", -1, "at least 0"),
+        ("seed", -1, "from 0 to 2^63-1"),
         ("seed", 0.5, "not a valid integer"),
         ("trace", None, "Missing option '--trace'"),
         ("policy", None, "Missing option '--policy'"),

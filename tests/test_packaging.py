@@ -121,7 +121,7 @@ def test_nothing_else_is_in_it(names: set[str]):
     rest = {name for name in names if not name.startswith(("marconi_sim/", metadata))}
     assert rest == set()
     endings = {Path(name).suffix for name in names if name.startswith("marconi_sim/")}
-    assert endings <= {".py", ".toml", ".parquet", ".md"}
+    assert endings <= {".py", ".toml", ".parquet", ".md", ".csv"}
     assert not [name for name in names if "__pycache__" in name or "test" in Path(name).name]
     assert f"{metadata}licenses/LICENSE" in names
 

@@ -92,4 +92,9 @@ def main() -> None:
         # The reader of our output has gone (`| head`): nothing to say, and nobody to say it to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        # What the operating system refuses: a folder that may not be searched, a full disk behind a cache or stdout.
+        sys.stderr.write(f"error: {error.filename or 'output'}: {error.strerror or error}\n")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     sys.exit(status if isinstance(status, int) else 0)

@@ -154,7 +154,7 @@ def run_command(
         bounds = {
             name: simulate(workload, policy=name, capacity=capacity, model=model).summary
             for name in BOUNDS
-            if name != result.summary["policy"]
+            if name != policy
         }
     if requests_out is not None:
         result.write_requests(requests_out)

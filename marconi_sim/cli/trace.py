@@ -99,12 +99,13 @@ def import_command(source: str, format_name: str | None, out: Path, **given: Any
 
     SOURCE is a file, a directory, or (format lmsys) the name of a data set on the hub.
     """
-    from marconi_sim.files import check_writable
+    from marconi_sim.files import check_different, check_writable
     from marconi_sim.trace.compiled import save
     from marconi_sim.trace.formats import ImportOptions
 
     _check_compiled_name(out)
     check_writable(out)
+    check_different(Path(source), out)
     options = ImportOptions(**{field.name: given[field.name] for field in fields(ImportOptions)})
     made = _compile(Path(source), _chosen_format(Path(source), format_name, options), options)
     save(made, out)
@@ -232,6 +233,7 @@ def export_command(
 ) -> None:
     """Write the trace NAME, a name or a file, for other tools."""
     from marconi_sim.errors import did_you_mean
+    from marconi_sim.files import check_different
     from marconi_sim.trace import export
     from marconi_sim.trace.load import load_trace
     from marconi_sim.trace.readers.mooncake import DEFAULT_BLOCK
@@ -244,6 +246,7 @@ def export_command(
     ):
         if value is not None and target != meant:
             raise UsageError(f"{option} {value}: means nothing with --to {target}, only {meant}")
+    check_different(Path(name), out)
     workload = load_trace(name, sessions=sessions, search=search)
     if target == "requests":
         export.export_requests(workload, out)

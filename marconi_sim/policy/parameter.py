@@ -11,6 +11,12 @@ from marconi_sim.errors import UsageError
 _WHOLE_BELOW = 2**53  # beyond, a float64 does not tell neighbours apart
 
 
+def _plain(number: float) -> str:
+    return (
+        str(int(number)) if number == int(number) and abs(number) < _WHOLE_BELOW else f"{number:g}"
+    )
+
+
 @dataclass
 class Parameter:
     """One parameter, declared as a class attribute of a policy; on an instance it reads as the value.
@@ -50,11 +56,11 @@ class Parameter:
         """What may be written, in words: `a number from 0 up or 'bootstrap'`."""
         kind = "a whole number" if self.integer else "a number"
         if self.low > -math.inf and self.high < math.inf:
-            kind += f" from {self.low:g} to {self.high:g}"
+            kind += f" from {_plain(self.low)} to {_plain(self.high)}"
         elif self.low > -math.inf:
-            kind += f" from {self.low:g} up"
+            kind += f" from {_plain(self.low)} up"
         elif self.high < math.inf:
-            kind += f" up to {self.high:g}"
+            kind += f" up to {_plain(self.high)}"
         return " or ".join([kind] * self.numeric + [f"'{word}'" for word in self.words])
 
     def check(self, value: Any, policy: str) -> float | int | str:

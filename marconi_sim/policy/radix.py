@@ -19,7 +19,7 @@ from marconi_sim.core.radix import (
 from marconi_sim.core.replay_radix import UNLIMITED
 from marconi_sim.core.requests import Index, Requests
 from marconi_sim.core.shape import Shape
-from marconi_sim.errors import UserError
+from marconi_sim.errors import UsageError, UserError
 from marconi_sim.policy.base import Policy, Replayed
 from marconi_sim.policy.parameter import Parameter
 from marconi_sim.policy.radix_run import RadixRun
@@ -131,7 +131,17 @@ class RadixPolicy(Policy):
         """
         plain = getattr(self.score, "py_func", self.score)
         params = make_params(values)
-        probes = ((0, 0), (1, 0), (0, 1), (0.25, 0.5), (0.5, 0.125), (1, 1), (3, 7), (1e6, 1e3))
+        probes = (
+            (0, 0),
+            (1, 0),
+            (0, 1),
+            (0.25, 0.5),
+            (0.5, 0.125),
+            (1, 1),
+            (3, 7),
+            (1e6, 1e3),
+            (1e3, 1e9),
+        )
         try:
             scores = [float(plain(float(r), float(v), params)) for r, v in probes]
         except Exception as error:
@@ -163,9 +173,14 @@ class RadixPolicy(Policy):
         total = requests.input_node.size
         # The order of the names is part of the type that kernels are compiled for: as declared, tuned or not.
         values: dict[str, float] = {}
-        tuned = []
+        tuned: list[str] = []
         for name, value in self.params.items():
             if value == BOOTSTRAP:
+                if tuned:
+                    raise UsageError(
+                        f"parameter {name}={BOOTSTRAP} of policy '{self.name}': {tuned[0]} is tuned already,"
+                        " and one parameter at a time can be"
+                    )
                 tuned.append(name)
                 values[name] = self.bootstrap_grid[name][0]
             elif not isinstance(value, str):

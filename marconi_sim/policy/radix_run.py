@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,15 @@ from marconi_sim.policy.base import CheckError
 
 if TYPE_CHECKING:
     from marconi_sim.policy.radix import RadixPolicy
+
+
+def _cause(error: NumbaError) -> str:
+    """Return what numba complains about, and where, in one line."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    lines = [line.strip() for line in plain.splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("Failed in", "During", "- Resolution"))]
+    place = next((line for line in lines if line.startswith("File ")), "")
+    return f"{told[0] if told else lines[0]}{' ' + place.rstrip(':') if place else ''}"
 
 
 @dataclass
@@ -60,11 +70,8 @@ class RadixRun:
                 Hooks(self.policy.value, self.policy.score),
             )  # fmt: skip
         except NumbaError as error:
-            reason = next(
-                (line for line in str(error).splitlines() if line.strip()), "unknown reason"
-            )
             raise UserError(
-                f"policy '{self.policy.name}': its value() or score() cannot be compiled ({reason.strip()});"
+                f"policy '{self.policy.name}': its value() or score() cannot be compiled ({_cause(error)});"
                 " numba compiles both in nopython mode, and they allocate nothing"
             ) from error
         except ArithmeticError as error:

@@ -22,6 +22,9 @@ def open_bytes(file: IO[bytes]) -> IO[bytes]:
     return cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if magic == b"\x1f\x8b" else file
 
 
+BOM = b"\xef\xbb\xbf"  # some tools put it in front of UTF-8
+
+
 def first_bytes(path: Path, count: int = 4096) -> bytes:
     """Return a file's first (decompressed) bytes, fewer if it is damaged; none of a directory."""
     try:
@@ -29,8 +32,8 @@ def first_bytes(path: Path, count: int = 4096) -> bytes:
             start = file.read(2**16)
         if start.startswith(b"\x1f\x8b"):
             # Unlike GzipFile, gives what there is of a file that was cut off.
-            return zlib.decompressobj(wbits=31).decompress(start, count)
-        return start[:count]
+            start = zlib.decompressobj(wbits=31).decompress(start, count)
+        return start[:count].removeprefix(BOM)
     except (OSError, zlib.error):
         return b""
 
@@ -49,6 +52,8 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         try:
             for line in open_bytes(raw):
                 number += 1
+                if number == 1:
+                    line = line.removeprefix(BOM)
                 if raw.tell() != position:
                     advance(raw.tell() - position)
                     position = raw.tell()
