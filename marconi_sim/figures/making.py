@@ -143,7 +143,7 @@ def _draw_of_traces(
         return made.write(folder, figure.name)
 
 
-def _draw_ofmodels_of(experiment: Experiment, figure: Figure, folder: Path) -> list[Path]:
+def _draw_of_models(experiment: Experiment, figure: Figure, folder: Path) -> list[Path]:
     models = models_of(experiment)
     foot = foot_of_models(models, _file(experiment))
     panels = len(models) if figure.kind == "flops" else 1
@@ -207,7 +207,7 @@ def make_figures(
             if of == "traces":
                 files = _draw_of_traces(experiment, figure, folder, search)
             elif of == "models":
-                files = _draw_ofmodels_of(experiment, figure, folder)
+                files = _draw_of_models(experiment, figure, folder)
             else:
                 rows = rows or run_experiment(experiment, folder, jobs, search)
                 files = draw_of_runs(rows, figure, folder)
