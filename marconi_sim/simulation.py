@@ -25,6 +25,7 @@ from marconi_sim.errors import UsageError, UserError
 from marconi_sim.model import Model, load_model
 from marconi_sim.notices import warn
 from marconi_sim.policy.base import Policy
+from marconi_sim.policy.listener import Listener
 from marconi_sim.policy.load import load_policy
 from marconi_sim.result import Result, missed_columns
 from marconi_sim.trace.load import Workload, load_trace
@@ -147,10 +148,14 @@ def replay_workload(
     *,
     rules: str | Departures = "paper",
     check: bool = False,
+    listener: Listener | None = None,
 ) -> Result:
     """Replay a workload with a policy's instance: `simulate` after everything is looked up.
 
+    A listener is told of every request; under the rules of the paper only.
+
     Raises:
+        UsageError: the policy cannot be followed.
         UserError: the policy fails.
     """
     compiled = workload.trace
@@ -160,8 +165,14 @@ def replay_workload(
     _check_size(workload, model)
     if rules == "paper":
         rules_name = "paper"
-        replayed = chosen.replay(index, requests, shape, capacity_bytes, check=check)
+        replayed = chosen.replay(
+            index, requests, shape, capacity_bytes, check=check, listener=listener
+        )
     else:
+        if listener is not None:
+            raise UsageError(
+                f"rules {rules!r}: only a replay by the paper's rules can be followed request by request"
+            )
         from marconi_sim.policy.artifact import departures_of, name_of, replay_departing
 
         departures = departures_of(rules)

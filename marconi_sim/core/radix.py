@@ -16,7 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from marconi_sim.core import events
 from marconi_sim.core import order as recent
+from marconi_sim.core.events import Journal, new_journal, note
 from marconi_sim.core.index import NONE, ROOT
 from marconi_sim.core.jit import inner
 from marconi_sim.core.order import Order, copy_order, new_order
@@ -67,6 +69,7 @@ class RadixCache(NamedTuple):
         many there are.
     totals: int64 (5,). As in `Outcome`, shared with it.
     clock: float64 (4,). See NOW, FLOOR, CREATED and NOT_A_NUMBER.
+    journal: what the last request did, if the cache keeps one.
     """
 
     flags: NDArray[np.uint8]
@@ -81,6 +84,7 @@ class RadixCache(NamedTuple):
     changed_count: NDArray[np.int64]
     totals: NDArray[np.int64]
     clock: NDArray[np.float64]
+    journal: Journal
 
 
 # Positions in `RadixCache.clock`: time, score of the last victim, next serial number of a cache node, and whether a
@@ -88,10 +92,13 @@ class RadixCache(NamedTuple):
 NOW, FLOOR, CREATED, NOT_A_NUMBER = range(4)
 
 
-def new_radix_cache(nodes: int, entries: int, totals: NDArray[np.int64]) -> RadixCache:
+def new_radix_cache(
+    nodes: int, entries: int, totals: NDArray[np.int64], journal: bool = False
+) -> RadixCache:
     """Return an empty cache over an index of `nodes` nodes that never holds more than `entries` cache nodes.
 
-    `entries` is 0 for a cache that can never overflow: it keeps no order of touches.
+    `entries` is 0 for a cache that can never overflow: it keeps no order of touches. With `journal` every request's
+    events are written down.
     """
     flags = np.zeros(nodes, np.uint8)
     flags[ROOT] = SEEN | RESIDENT | WAS_RESIDENT | NODE
@@ -109,11 +116,12 @@ def new_radix_cache(nodes: int, entries: int, totals: NDArray[np.int64]) -> Radi
         changed_count=np.zeros(1, np.int64),
         totals=totals,
         clock=np.zeros(4, np.float64),
+        journal=new_journal(min(nodes, entries or nodes) if journal else 0),
     )
 
 
 def copy_radix_cache(cache: RadixCache) -> RadixCache:
-    """Return an independent copy."""
+    """Return an independent copy; it keeps no journal."""
     count = cache.changed_count[0]
     changed = np.empty_like(cache.changed)
     changed[:count] = cache.changed[:count]
@@ -121,9 +129,9 @@ def copy_radix_cache(cache: RadixCache) -> RadixCache:
     arrays = {
         name: array.copy()
         for name, array in cache._asdict().items()
-        if name not in ("order", "changed")
+        if name not in ("order", "changed", "journal")
     }
-    return RadixCache(order=order, changed=changed, **arrays)
+    return RadixCache(order=order, changed=changed, journal=new_journal(0), **arrays)
 
 
 @inner
@@ -211,7 +219,9 @@ def _make_cache_node(cache: RadixCache, node: int) -> None:
     cache.time[node] = cache.clock[NOW]
     cache.hits[node] = 0
     if cache.children[node] == 1:
-        _mark_changed(cache, only_cache_node_below(cache, node))  # its edge is shorter now
+        below = only_cache_node_below(cache, node)
+        note(cache.journal, events.SPLIT, node, below)
+        _mark_changed(cache, below)  # its edge is shorter now
 
 
 @inner
@@ -219,7 +229,9 @@ def _merge_into_child(cache: RadixCache, node: int) -> None:
     """Make a cache node with one child part of that child's edge; the child keeps its own time."""
     recent.drop(cache.order, cache.slot, node)
     cache.flags[node] &= ~NODE
-    _mark_changed(cache, only_cache_node_below(cache, node))
+    below = only_cache_node_below(cache, node)
+    note(cache.journal, events.MERGE, node, below)
+    _mark_changed(cache, below)
 
 
 @inner
@@ -230,6 +242,7 @@ def _checkpoint(cache: RadixCache, node: int) -> None:
     if not cache.flags[node] & STATE:
         cache.flags[node] |= STATE | HAD_STATE
         cache.totals[STATES] += 1
+        note(cache.journal, events.CHECKPOINT, node)
 
 
 @inner
@@ -254,6 +267,7 @@ def _add_kv(index: Index, cache: RadixCache, end_node: int) -> int:
         cache.child_xor[up] ^= node
         node = up
     _make_cache_node(cache, end_node)
+    note(cache.journal, events.LEAF, end_node, left)
     _mark_changed(cache, left)  # it has one more child
     return left
 
@@ -305,10 +319,12 @@ def remove(index: Index, cache: RadixCache, node: int) -> None:
         if cache.flags[node] & STATE:
             cache.flags[node] &= ~STATE
             cache.totals[STATES] -= 1
+            note(cache.journal, events.DROP_STATE, node)
         if cache.children[node] == 1:
             _merge_into_child(cache, node)
             return
         recent.drop(cache.order, cache.slot, node)
+        note(cache.journal, events.DROP_LEAF, node)
         cache.flags[node] &= ~NODE
         while not cache.flags[node] & NODE:
             up = index.parent[node]

@@ -62,9 +62,9 @@ def tell_causes(
 
 @inner
 def _begin(
-    index: Index, cache: RadixCache, rules: Rules, i: int, requests: Requests, outcome: Outcome
-) -> int:
-    """Look request i up and write down what came of it; return its branch point."""
+    index: Index, cache: RadixCache, rules: Rules, requests: Requests, i: int, outcome: Outcome
+) -> tuple[int, int, int]:
+    """Look request i up and write down what came of it; return (matched, reused, branch point) as `look_up` does."""
     cache.clock[NOW] = requests.time[i] if requests.time.size else cache.clock[NOW] + 1
     input_node = requests.input_node[i]
     matched, reused, branch = look_up(index, cache, rules, input_node)
@@ -73,7 +73,66 @@ def _begin(
     tell_causes(index, cache, input_node, matched, reused, outcome.missed[i])
     mark_seen(index.parent, cache.flags, requests.end_node[i])
     cache.clock[NOW] = requests.time[i] if requests.time.size else cache.clock[NOW] + 1
-    return branch
+    return matched, reused, branch
+
+
+@inner
+def _finish(
+    index: Index,
+    cache: RadixCache,
+    shape: Shape,
+    rules: Rules,
+    capacity: int,
+    requests: Requests,
+    i: int,
+    branch: int,
+    verify: bool,
+    params: Any,
+    hooks: Hooks,
+) -> bool:
+    """Insert request i and make room; return what `evict_until_it_fits` does."""
+    input_node = requests.input_node[i]
+    end_node = requests.end_node[i]
+    if not insert(index, cache, shape, rules, capacity, input_node, end_node, branch):
+        return True
+    agreed = evict_until_it_fits(
+        index, cache, shape, rules, capacity, end_node, verify, params, hooks
+    )
+    cache.totals[PEAK_BYTES] = max(cache.totals[PEAK_BYTES], bytes_held(cache, shape))
+    return agreed
+
+
+@kernel
+def begin_request(
+    index: Index, cache: RadixCache, rules: Rules, requests: Requests, i: int, outcome: Outcome
+) -> tuple[int, int, int]:
+    """Do the first half of request i alone, for those who drive the cache one request at a time.
+
+    Returns the nodes (matched, reused, branch point); see `marconi_sim.core.radix.look_up`.
+    """
+    cache.journal.used[0] = 0
+    return _begin(index, cache, rules, requests, i, outcome)
+
+
+@kernel
+def finish_request(
+    index: Index,
+    cache: RadixCache,
+    shape: Shape,
+    rules: Rules,
+    capacity: int,
+    requests: Requests,
+    i: int,
+    branch: int,
+    verify: bool,
+    params: Any,
+    hooks: Hooks,
+) -> bool:
+    """Do the second half of request i alone: insertion, and eviction until it fits.
+
+    Returns False if `verify` is set and the search for a victim found another one than a scan.
+    """
+    return _finish(index, cache, shape, rules, capacity, requests, i, branch, verify, params, hooks)
 
 
 @kernel
@@ -89,7 +148,7 @@ def replay_unlimited(
 ) -> None:
     """Replay the requests [first, last) in a cache that cannot overflow, so that no policy is asked for a victim."""
     for i in range(first, last):
-        branch = _begin(index, cache, rules, i, requests, outcome)
+        _, _, branch = _begin(index, cache, rules, requests, i, outcome)
         input_node = requests.input_node[i]
         end_node = requests.end_node[i]
         insert(index, cache, shape, rules, UNLIMITED, input_node, end_node, branch)
@@ -121,16 +180,11 @@ def replay_radix(
     """
     agreed = True
     for i in range(first, last):
-        branch = _begin(index, cache, rules, i, requests, outcome)
-        input_node = requests.input_node[i]
-        end_node = requests.end_node[i]
-        if not insert(index, cache, shape, rules, capacity, input_node, end_node, branch):
-            continue
         evicted = cache.totals[EVICTIONS]
-        agreed &= evict_until_it_fits(
-            index, cache, shape, rules, capacity, end_node, verify, params, hooks
+        _, _, branch = _begin(index, cache, rules, requests, i, outcome)
+        agreed &= _finish(
+            index, cache, shape, rules, capacity, requests, i, branch, verify, params, hooks
         )
-        cache.totals[PEAK_BYTES] = max(cache.totals[PEAK_BYTES], bytes_held(cache, shape))
         if until_eviction and cache.totals[EVICTIONS] > evicted:
             return i + 1, agreed
     return last, agreed

@@ -11,6 +11,7 @@ from marconi_sim.core.outcome import Outcome
 from marconi_sim.core.requests import Index, Requests
 from marconi_sim.core.shape import Shape
 from marconi_sim.errors import UsageError, UserError, did_you_mean
+from marconi_sim.policy.listener import Listener
 from marconi_sim.policy.parameter import Parameter
 
 
@@ -97,7 +98,14 @@ class Policy:
         raise TypeError(f"{type(self).__name__}: a policy family must say what it needs")
 
     def replay(
-        self, index: Index, requests: Requests, shape: Shape, capacity: int, *, check: bool = False
+        self,
+        index: Index,
+        requests: Requests,
+        shape: Shape,
+        capacity: int,
+        *,
+        check: bool = False,
+        listener: Listener | None = None,
     ) -> Replayed:
         """Replay requests in processing order.
 
@@ -107,8 +115,10 @@ class Policy:
             shape: the model's costs.
             capacity: bytes.
             check: check every invariant after every request.
+            listener: is told of every request; much slower.
 
         Raises:
             CheckError: one does not hold.
+            UsageError: the family tells listeners nothing.
         """
         raise TypeError(f"{type(self).__name__}: a policy family must replay requests")

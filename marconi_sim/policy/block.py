@@ -9,7 +9,9 @@ from marconi_sim.core.blocks import audit_blocks, new_block_cache, replay_blocks
 from marconi_sim.core.outcome import new_outcome
 from marconi_sim.core.requests import Index, Requests
 from marconi_sim.core.shape import Shape
+from marconi_sim.errors import UsageError
 from marconi_sim.policy.base import CheckError, Policy, Replayed
+from marconi_sim.policy.listener import Listener
 from marconi_sim.policy.parameter import Parameter
 
 
@@ -36,8 +38,20 @@ class BlockPolicy(Policy):
         return shape.kv_bytes * int(self.params["block_size"]) + shape.state_bytes
 
     def replay(
-        self, index: Index, requests: Requests, shape: Shape, capacity: int, *, check: bool = False
+        self,
+        index: Index,
+        requests: Requests,
+        shape: Shape,
+        capacity: int,
+        *,
+        check: bool = False,
+        listener: Listener | None = None,
     ) -> Replayed:
+        if listener is not None:
+            raise UsageError(
+                f"policy '{self.name}': a cache of blocks cannot be followed request by request;"
+                " allowed: radix-tree policies and vanilla"
+            )
         total = requests.input_node.size
         block = int(self.params["block_size"])
         outcome = new_outcome(total)

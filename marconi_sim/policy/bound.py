@@ -9,11 +9,14 @@ import numpy as np
 
 from marconi_sim.core.audit import COMPLAINTS, audit_request
 from marconi_sim.core.bounds import replay_bound
+from marconi_sim.core.index import ROOT
 from marconi_sim.core.outcome import new_outcome
 from marconi_sim.core.requests import Index, Requests
 from marconi_sim.core.seen import SEEN
 from marconi_sim.core.shape import Shape
+from marconi_sim.errors import UsageError
 from marconi_sim.policy.base import CheckError, Policy, Replayed
+from marconi_sim.policy.listener import Listener
 
 
 class BoundPolicy(Policy):
@@ -37,8 +40,20 @@ class BoundPolicy(Policy):
         return 0
 
     def replay(
-        self, index: Index, requests: Requests, shape: Shape, capacity: int, *, check: bool = False
+        self,
+        index: Index,
+        requests: Requests,
+        shape: Shape,
+        capacity: int,
+        *,
+        check: bool = False,
+        listener: Listener | None = None,
     ) -> Replayed:
+        if listener is not None and self.reuses_everything:
+            raise UsageError(
+                f"policy '{self.name}': a bound that no cache reaches cannot be followed request by request;"
+                " allowed: radix-tree policies and vanilla"
+            )
         total = requests.input_node.size
         outcome = new_outcome(total)
         flags = np.zeros(index.parent.size, np.uint8)
@@ -53,4 +68,8 @@ class BoundPolicy(Policy):
             )
             if code:
                 raise CheckError(self.name, i, COMPLAINTS[code])
+        if listener is not None:
+            for i in range(total):
+                listener.looked_up(i, ROOT, ())
+                listener.inserted(i, np.empty((0, 3), np.int32), 0)
         return Replayed(outcome, {}, time.perf_counter() - started)

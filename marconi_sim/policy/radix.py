@@ -21,6 +21,7 @@ from marconi_sim.core.requests import Index, Requests
 from marconi_sim.core.shape import Shape
 from marconi_sim.errors import UsageError, UserError
 from marconi_sim.policy.base import Policy, Replayed
+from marconi_sim.policy.listener import Listener
 from marconi_sim.policy.parameter import Parameter
 from marconi_sim.policy.radix_run import RadixRun
 
@@ -103,7 +104,13 @@ class RadixPolicy(Policy):
         )
 
     def _start(
-        self, index: Index, requests: Requests, shape: Shape, capacity: int, check: bool
+        self,
+        index: Index,
+        requests: Requests,
+        shape: Shape,
+        capacity: int,
+        check: bool,
+        listener: Listener | None = None,
     ) -> RadixRun:
         nodes = index.parent.size
         tokens = int(
@@ -120,8 +127,8 @@ class RadixPolicy(Policy):
         if self.params["clock"] == "logical":
             requests = requests._replace(time=np.empty(0))
         outcome = new_outcome(requests.input_node.size)
-        cache = new_radix_cache(nodes, entries, outcome.totals)
-        return RadixRun(self, index, requests, shape, capacity, check, cache, outcome)
+        cache = new_radix_cache(nodes, entries, outcome.totals, journal=listener is not None)
+        return RadixRun(self, index, requests, shape, capacity, check, cache, outcome, listener)
 
     def _check_score(self, values: dict[str, float]) -> None:
         """Raise unless `score` is what the search for victims relies on.
@@ -167,9 +174,16 @@ class RadixPolicy(Policy):
         return 0 if self.unlimited else shape.kv_bytes * tokens + shape.state_bytes
 
     def replay(
-        self, index: Index, requests: Requests, shape: Shape, capacity: int, *, check: bool = False
+        self,
+        index: Index,
+        requests: Requests,
+        shape: Shape,
+        capacity: int,
+        *,
+        check: bool = False,
+        listener: Listener | None = None,
     ) -> Replayed:
-        run = self._start(index, requests, shape, capacity, check)
+        run = self._start(index, requests, shape, capacity, check, listener)
         total = requests.input_node.size
         # The order of the names is part of the type that kernels are compiled for: as declared, tuned or not.
         values: dict[str, float] = {}

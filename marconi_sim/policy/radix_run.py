@@ -11,14 +11,22 @@ from numba.core.errors import NumbaError
 
 from marconi_sim.core.audit import COMPLAINTS, audit_radix, audit_request
 from marconi_sim.core.evict import Hooks
-from marconi_sim.core.outcome import EVICTIONS, Outcome, new_outcome
+from marconi_sim.core.index import NONE
+from marconi_sim.core.outcome import EVICTIONS, KV_TOKENS, STATES, Outcome, new_outcome
 from marconi_sim.core.params import make_params
-from marconi_sim.core.radix import NOT_A_NUMBER, RadixCache, copy_radix_cache
-from marconi_sim.core.replay_radix import UNLIMITED, replay_radix, replay_unlimited
+from marconi_sim.core.radix import NOT_A_NUMBER, RadixCache, Rules, copy_radix_cache
+from marconi_sim.core.replay_radix import (
+    UNLIMITED,
+    begin_request,
+    finish_request,
+    replay_radix,
+    replay_unlimited,
+)
 from marconi_sim.core.requests import Index, Requests
 from marconi_sim.core.shape import Shape
 from marconi_sim.errors import UserError
 from marconi_sim.policy.base import CheckError
+from marconi_sim.policy.listener import Listener
 
 if TYPE_CHECKING:
     from marconi_sim.policy.radix import RadixPolicy
@@ -35,7 +43,7 @@ def _cause(error: NumbaError) -> str:
 
 @dataclass
 class RadixRun:
-    """A cache in the middle of a replay."""
+    """A cache in the middle of a replay; with a listener, which is told of each request."""
 
     policy: RadixPolicy
     index: Index
@@ -45,6 +53,7 @@ class RadixRun:
     check: bool
     cache: RadixCache
     outcome: Outcome
+    listener: Listener | None = None
 
     def advance(
         self, first: int, last: int, values: dict[str, float], until_eviction: bool = False
@@ -54,21 +63,66 @@ class RadixRun:
             return self._advance_checked(first, last, values, until_eviction)
         return self._advance(first, last, values, until_eviction, False)
 
+    def _tell(
+        self,
+        listener: Listener,
+        first: int,
+        last: int,
+        values: dict[str, float],
+        until_eviction: bool,
+        verify: bool,
+    ) -> tuple[int, bool]:
+        """Replay one request after the other, with the listener's part in between; return what `replay_radix` does."""
+        rules, totals = self.policy.kernel_rules(), self.cache.totals
+        params, hooks = make_params(values), Hooks(self.policy.value, self.policy.score)
+        agreed = True
+        for i in range(first, last):
+            evicted = totals[EVICTIONS]
+            _, reused, branch = begin_request(
+                self.index, self.cache, rules, self.requests, i, self.outcome
+            )
+            listener.looked_up(i, int(reused), self._checkpoints(rules, i, int(branch)))
+            agreed &= finish_request(
+                self.index, self.cache, self.shape, rules, self.capacity, self.requests, i, branch,
+                verify, params, hooks,
+            )  # fmt: skip
+            held = self.shape.kv_bytes * totals[KV_TOKENS] + self.shape.state_bytes * totals[STATES]
+            journal = self.cache.journal
+            listener.inserted(i, journal.events[: journal.used[0]], int(held))
+            if until_eviction and totals[EVICTIONS] > evicted:
+                return i + 1, agreed
+        return last, agreed
+
+    def _checkpoints(self, rules: Rules, i: int, branch: int) -> tuple[int, ...]:
+        """Return the nodes where request i wants states, deepest last."""
+        wanted = (
+            (rules.branch_point and branch != NONE, branch),
+            (rules.input_end, int(self.requests.input_node[i])),
+            (rules.sequence_end, int(self.requests.end_node[i])),
+        )
+        nodes = {node for is_wanted, node in wanted if is_wanted}
+        return tuple(sorted(nodes, key=lambda node: int(self.index.depth[node])))
+
     def _advance(
         self, first: int, last: int, values: dict[str, float], until_eviction: bool, verify: bool
     ) -> int:
         rules = self.policy.kernel_rules()
-        if self.capacity == UNLIMITED:
+        if self.capacity == UNLIMITED and self.listener is None:
             replay_unlimited(
                 self.index, self.cache, self.shape, rules, self.requests, first, last, self.outcome
             )
             return last
         try:
-            done, agreed = replay_radix(
-                self.index, self.cache, self.shape, rules, self.capacity, self.requests, first, last,
-                until_eviction, verify, self.outcome, make_params(values),
-                Hooks(self.policy.value, self.policy.score),
-            )  # fmt: skip
+            if self.listener is not None:
+                done, agreed = self._tell(
+                    self.listener, first, last, values, until_eviction, verify
+                )
+            else:
+                done, agreed = replay_radix(
+                    self.index, self.cache, self.shape, rules, self.capacity, self.requests,
+                    first, last, until_eviction, verify, self.outcome, make_params(values),
+                    Hooks(self.policy.value, self.policy.score),
+                )  # fmt: skip
         except NumbaError as error:
             raise UserError(
                 f"policy '{self.policy.name}': its value() or score() cannot be compiled ({_cause(error)});"
@@ -113,7 +167,7 @@ class RadixRun:
         return last
 
     def fork(self) -> RadixRun:
-        """Return an independent run in the same state."""
+        """Return an independent run in the same state, which nobody listens to."""
         cache = copy_radix_cache(self.cache)
         outcome = new_outcome(self.requests.input_node.size)._replace(totals=cache.totals)
-        return replace(self, cache=cache, outcome=outcome)
+        return replace(self, cache=cache, outcome=outcome, listener=None)

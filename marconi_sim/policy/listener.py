@@ -1,0 +1,34 @@
+"""Who follows a replay request by request: a model that carries out what the cache decides, a plot, a test."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Listener(Protocol):
+    """Is told what the cache did with each request, in processing order.
+
+    Nodes are nodes of the prefix index. Requests are numbered in processing order.
+    """
+
+    def looked_up(self, request: int, reused: int, checkpoints: tuple[int, ...]) -> None:
+        """Take note of a look-up, which happens before the request is computed.
+
+        Args:
+            request: number of the request.
+            reused: the node whose state is reused; the root (0): none.
+            checkpoints: where on the request's path a state is wanted should the sequence be admitted, deepest last.
+        """
+
+    def inserted(self, request: int, events: NDArray[np.int32], bytes_held: int) -> None:
+        """Take note of an insertion, with the evictions that it caused.
+
+        Args:
+            request: number of the request.
+            events: int32 (events, 3): kind, node, other node, in order; see `marconi_sim.core.events`. Only valid
+                during the call.
+            bytes_held: of the cache afterwards.
+        """
