@@ -1,0 +1,222 @@
+"""The content of a radix-tree cache as tensors: a listener that does on a real model what the simulator decides.
+
+The simulator decides which prefix is reused, where states are checkpointed and what is evicted. This adapter restores,
+computes, keeps, splits, joins and drops tensors as it is told, and knows no policy and no tree: KV by the cache node at
+the end of its edge, states by cache node. After every request its bytes must equal the simulator's.
+
+An input that is cached to its very end needs no prefill, but its first output token needs the logits of its last
+position. They are kept with each state and are not counted: engines recompute the last token instead, which a state at
+the end does not allow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from marconi_sim.adapters.backend import KV, Backend, State, join_kv, nbytes, slice_kv
+from marconi_sim.trace.drawn_tokens import Tokens
+from marconi_sim.core import events as kinds
+from marconi_sim.core.index import ROOT
+from marconi_sim.core.requests import Index, Requests
+from marconi_sim.errors import UserError
+
+
+class Edge(NamedTuple):
+    """KV of the tokens [start, depth of the cache node that it belongs to)."""
+
+    start: int
+    kv: KV
+
+
+class Checkpoint(NamedTuple):
+    """What is kept at a position: the recurrent state, and the logits there, (vocabulary,)."""
+
+    state: State
+    logits: torch.Tensor
+
+
+class Measured(NamedTuple):
+    """One request on the model.
+
+    request: number in processing order.
+    start, end: the tokens [start, end) of the input were computed, [0, start) were reused.
+    restored_bytes: KV and state that were copied from the cache.
+    seconds, cpu_seconds: from the look-up to the first output token: restoring, prefill, choice of the token. Wall
+        clock, and processor time of this process (all threads).
+    logit_error: largest difference of the logits of the input's last position to those of a prefill from nothing, NaN
+        where it was not compared.
+    held_bytes: by the adapter after the request, KV and states.
+    """
+
+    request: int
+    start: int
+    end: int
+    restored_bytes: int
+    seconds: float
+    cpu_seconds: float
+    logit_error: float
+    held_bytes: int
+
+
+class _Computed(NamedTuple):
+    """What a request computed: KV of the tokens from `start` on, and checkpoints by position."""
+
+    start: int
+    kv: KV
+    checkpoints: dict[int, Checkpoint]
+
+
+class TorchCache:
+    """Holds KV and states for a replay, as `marconi_sim.policy.listener.Listener`.
+
+    Attributes:
+        measured: one entry per request so far.
+        event_counts: int64 (kinds of events,). How often each kind of event was carried out.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        index: Index,
+        requests: Requests,
+        tokens: Tokens,
+        *,
+        compare: Collection[int] = (),
+        repeats: int = 1,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Start with an empty cache.
+
+        Args:
+            backend: the model.
+            index, requests: what is replayed.
+            tokens: of the sequences.
+            compare: requests whose logits are compared with a prefill from nothing.
+            repeats: how often each prefill is timed; the fastest counts.
+            advance: called with 1 after each request.
+        """
+        self._backend = backend
+        self._index = index
+        self._requests = requests
+        self._tokens = tokens
+        self._compare = frozenset(compare)
+        self._repeats = repeats
+        self._advance = advance
+        self._edges: dict[int, Edge] = {}
+        self._checkpoints: dict[int, Checkpoint] = {}
+        self._held = 0
+        self._computed = _Computed(0, (), {})
+        self.measured: list[Measured] = []
+        self.event_counts = np.zeros(len(kinds.KINDS), np.int64)
+
+    def _depth(self, node: int) -> int:
+        return int(self._index.depth[node])
+
+    def _prefill(
+        self,
+        start: int,
+        node: int,
+        kv: KV,
+        state: State | None,
+        cuts: list[int],
+    ) -> _Computed:
+        """Compute the tokens [start, depth of `node`) of the path to `node`, with checkpoints at `cuts`."""
+        tokens = torch.from_numpy(self._tokens.between(start, node)).to(self._backend.device)
+        done = self._backend.prefill(tokens, start, kv if start else None, state, cuts)
+        return _Computed(
+            start, done.kv, {cut: Checkpoint(done.states[cut], done.logits[cut]) for cut in cuts}
+        )
+
+    def _restore(self, node: int) -> KV:
+        """Return the KV of the tokens [0, depth of `node`), copied together from the edges on the path."""
+        pieces = []
+        while node != ROOT:
+            if node in self._edges:
+                pieces.append(self._edges[node].kv)
+            node = int(self._index.parent[node])
+        return join_kv(pieces[::-1]) if pieces else ()
+
+    def looked_up(self, request: int, reused: int, checkpoints: tuple[int, ...]) -> None:
+        """Restore the reused prefix, prefill the rest of the input, and run over the output."""
+        input_node = int(self._requests.input_node[request])
+        end_node = int(self._requests.end_node[request])
+        start, end, last = self._depth(reused), self._depth(input_node), self._depth(end_node)
+        kept = self._checkpoints.get(reused)
+        due = {self._depth(node) for node in checkpoints}
+        cuts = sorted({cut for cut in due if start < cut < end} | {end})
+        wall, cpu = [], []
+        for _ in range(self._repeats):
+            self._backend.synchronize()
+            wall_start, cpu_start = time.perf_counter(), time.process_time()
+            kv = self._restore(reused)
+            if start < end:
+                done = self._prefill(start, input_node, kv, kept.state if kept else None, cuts)
+                at_end = done.checkpoints[end]
+            else:
+                assert kept is not None
+                done, at_end = _Computed(start, (), {}), kept
+            int(at_end.logits.argmax())  # the first token has arrived: nothing is left in a queue
+            wall.append(time.perf_counter() - wall_start)
+            cpu.append(time.process_time() - cpu_start)
+        error = float("nan")
+        if request in self._compare:
+            whole = self._prefill(0, input_node, (), None, [end]).checkpoints[end]
+            error = float((at_end.logits - whole.logits).abs().max())
+        restored = nbytes(kv) + (nbytes(kept.state) if kept else 0)
+        self.measured.append(
+            Measured(request, start, end, restored, min(wall), min(cpu), error, self._held)
+        )
+        if last > end:
+            before = join_kv([part for part in (kv, done.kv) if part])
+            after = [cut for cut in sorted(due) if cut > end]
+            output = self._prefill(end, end_node, before, at_end.state, after)
+            fresh = join_kv([part for part in (done.kv, output.kv) if part])
+            done = _Computed(start, fresh, done.checkpoints | output.checkpoints)
+        self._computed = done
+
+    def inserted(self, request: int, events: NDArray[np.int32], bytes_held: int) -> None:
+        """Do what the cache did, and compare the bytes.
+
+        Raises:
+            UserError: adapter and simulator hold different numbers of bytes.
+        """
+        for kind, node, other in events.tolist():
+            self.event_counts[kind] += 1
+            self._carry_out(kind, node, other)
+        self._computed = _Computed(0, (), {})
+        self.measured[-1] = self.measured[-1]._replace(held_bytes=self._held)
+        if self._held != bytes_held:
+            raise UserError(
+                f"backend '{self._backend.name}': holds {self._held:,} bytes after request {request} in processing"
+                f" order, the simulator {bytes_held:,}; the model's accounting does not fit the backend"
+            )
+        self._advance(1)
+
+    def _carry_out(self, kind: int, node: int, other: int) -> None:
+        """Do one event; see `marconi_sim.core.events`."""
+        edges, depth = self._edges, self._depth(node)
+        if kind == kinds.LEAF:
+            computed, start = self._computed, self._depth(other)
+            kv = slice_kv(computed.kv, start - computed.start, depth - computed.start)
+            edges[node] = Edge(start, kv)
+            self._held += nbytes(kv)
+        elif kind == kinds.SPLIT:
+            start, kv = edges[other]
+            edges[node] = Edge(start, slice_kv(kv, 0, depth - start))
+            edges[other] = Edge(depth, slice_kv(kv, depth - start, self._depth(other) - start))
+        elif kind == kinds.MERGE:
+            above = edges.pop(node)
+            edges[other] = Edge(above.start, join_kv([above.kv, edges[other].kv]))
+        elif kind == kinds.CHECKPOINT:
+            self._checkpoints[node] = self._computed.checkpoints[depth]
+            self._held += nbytes(self._checkpoints[node].state)
+        elif kind == kinds.DROP_STATE:
+            self._held -= nbytes(self._checkpoints.pop(node).state)
+        else:
+            self._held -= nbytes(edges.pop(node).kv)
