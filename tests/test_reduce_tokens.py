@@ -10,10 +10,10 @@ from support import workload
 from test_kernels import bounded
 
 from marconi_sim import load_trace
-from marconi_sim.trace.drawn_tokens import Tokens
 from marconi_sim.core.requests import Index
 from marconi_sim.errors import UsageError, UserError
 from marconi_sim.simulation import replay_inputs
+from marconi_sim.trace.drawn_tokens import Tokens
 from marconi_sim.trace.reduce import reduce_workload
 
 

@@ -20,11 +20,11 @@ import torch
 from numpy.typing import NDArray
 
 from marconi_sim.adapters.backend import KV, Backend, State, join_kv, nbytes, slice_kv
-from marconi_sim.trace.drawn_tokens import Tokens
 from marconi_sim.core import events as kinds
 from marconi_sim.core.index import ROOT
 from marconi_sim.core.requests import Index, Requests
 from marconi_sim.errors import UserError
+from marconi_sim.trace.drawn_tokens import Tokens
 
 
 class Edge(NamedTuple):
@@ -95,7 +95,8 @@ class TorchCache:
 
         Args:
             backend: the model.
-            index, requests: what is replayed.
+            index: the prefix index.
+            requests: in processing order.
             tokens: of the sequences.
             compare: requests whose logits are compared with a prefill from nothing.
             repeats: how often each prefill is timed; the fastest counts.
