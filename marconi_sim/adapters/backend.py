@@ -1,0 +1,128 @@
+"""The one interface to a model: prefill some tokens, from nothing or from a restored prefix.
+
+A prefix of p tokens is restored from two things that are kept apart: the KV of its p tokens, which can be cut and joined
+anywhere, and the recurrent state after exactly p tokens, which cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+# Keys and values of every attention layer in turn, each (1, heads, tokens, width). A layer with latent attention (MLA) has
+# what its cache holds: one head, with the latent as keys and the rotary part as values.
+KV = tuple[Tensor, ...]
+
+# The states of every recurrent layer in turn after one and the same token: its last convolution inputs
+# (1, channels, columns), then its recurrent state (1, heads, ...), where the layer has one.
+State = tuple[Tensor, ...]
+
+
+class Prefilled(NamedTuple):
+    """What a prefill of the tokens [start, end) leaves. Every tensor owns its memory.
+
+    Attributes:
+        logits: (vocabulary,), of the last token.
+        kv: of the tokens [start, end).
+        states: cut -> the state after exactly that many tokens.
+    """
+
+    logits: Tensor
+    kv: KV
+    states: dict[int, State]
+
+
+class Backend(Protocol):
+    """A model that can continue a prefill.
+
+    Attributes:
+        name: what it is, for reports.
+        vocabulary: token ids are from [0, vocabulary).
+        device: where its weights are, and the KV and states it returns.
+        dtype: of weights, KV and convolution inputs, as torch names it: "float32".
+        recurrent_dtype: of recurrent states.
+        conv_columns: columns of convolution inputs in a state: kernel - 1, or kernel where the cache keeps one more.
+        config: the model's configuration in Hugging Face's layout.
+    """
+
+    name: str
+    vocabulary: int
+    device: torch.device
+    dtype: str
+    recurrent_dtype: str
+    conv_columns: int
+    config: Mapping[str, Any]
+
+    def prefill(
+        self, tokens: Tensor, start: int, kv: KV | None, state: State | None, cuts: Sequence[int]
+    ) -> Prefilled:
+        """Prefill the tokens at positions [start, end), end = start + len(tokens).
+
+        Nothing that is passed in is changed, and nothing that is returned shares memory with it.
+
+        Args:
+            tokens: (n,), int64, n >= 1, on any device.
+            start: tokens of the restored prefix; 0 for none.
+            kv: of the tokens [0, start); None exactly if start is 0.
+            state: after `start` tokens; None exactly if start is 0.
+            cuts: positions in (start, end], ascending, whose states are wanted.
+
+        Raises:
+            ValueError: arguments that contradict each other.
+        """
+        ...
+
+
+def check_arguments(
+    tokens: Tensor, start: int, kv: KV | None, state: State | None, cuts: Sequence[int]
+) -> int:
+    """Return the end of a prefill.
+
+    Raises:
+        ValueError: the arguments contradict each other (`Backend.prefill` says how they belong together).
+    """
+    if tokens.dim() != 1 or tokens.dtype != torch.int64 or not len(tokens):
+        raise ValueError(
+            f"tokens: {tuple(tokens.shape)} of {tokens.dtype}, expected (n,) of torch.int64, n >= 1"
+        )
+    if start < 0 or (start == 0) != (kv is None) or (start == 0) != (state is None):
+        raise ValueError(f"start = {start}: a prefix needs its KV and its state, no prefix neither")
+    lengths = {tensor.shape[-2] for tensor in kv or ()}
+    if lengths - {start}:
+        raise ValueError(f"kv: of {sorted(lengths)} tokens, expected {start}")
+    end = start + len(tokens)
+    if list(cuts) != sorted(set(cuts)) or not all(start < cut <= end for cut in cuts):
+        raise ValueError(f"cuts: {list(cuts)}, expected ascending positions in ({start}, {end}]")
+    return end
+
+
+def slice_kv(kv: KV, start: int, end: int) -> KV:
+    """Return a copy of the tokens [start, end) of some KV; positions count from its first token."""
+    return tuple(tensor[..., start:end, :].clone(memory_format=torch.contiguous_format) for tensor in kv)
+
+
+def join_kv(pieces: Sequence[KV]) -> KV:
+    """Return consecutive pieces of KV as one, copied."""
+    return tuple(torch.cat(tensors, dim=-2) for tensors in zip(*pieces, strict=True))
+
+
+def nbytes(tensors: Iterable[Tensor]) -> int:
+    """Return the bytes that tensors hold."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+class Footprint(NamedTuple):
+    """What a backend's tensors cost, in bytes."""
+
+    kv_bytes_per_token: int
+    state_bytes: int
+
+
+def footprint(backend: Backend) -> Footprint:
+    """Measure what a backend returns, on a prefill of one token."""
+    token = torch.zeros(1, dtype=torch.int64)
+    prefilled = backend.prefill(token, 0, None, None, (1,))
+    return Footprint(nbytes(prefilled.kv), nbytes(prefilled.states[1]))

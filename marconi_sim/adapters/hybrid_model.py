@@ -1,0 +1,268 @@
+"""An own hybrid model in plain torch: Mamba-2, attention with grouped queries, SwiGLU; on a CPU or a GPU, of any shape.
+
+It is the model that TTFT is measured on where nothing can be downloaded: weights are random by seed, timing does not depend
+on them. States at any positions come out of the one pass over the tokens, so a checkpoint costs no extra forward pass. The
+layers are Bamba's, weights have the names of its checkpoints, and the same weights give the logits of transformers' Bamba.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.nn.attention.bias import causal_lower_right
+
+from marconi_sim.adapters.backend import KV, Prefilled, State, check_arguments
+from marconi_sim.adapters.hybrid_config import NORM_EPSILON, ROPE_BASE, HybridConfig
+from marconi_sim.adapters.scan import scan
+
+_QUERIES_AT_ONCE = 256  # on a CPU, where the mask of a block of queries is a matrix
+
+# The range of step sizes that a Mamba-2 is initialised to: heads remember from a few to thousands of tokens.
+_STEP_RANGE = (1e-3, 1e-1)
+_DECAY_RANGE = (1.0, 16.0)
+
+
+def _norm(x: Tensor, weight: Tensor) -> Tensor:
+    return functional.rms_norm(x, (x.shape[-1],), weight, NORM_EPSILON)
+
+
+def _rotations(start: int, end: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cosines and sines (end - start, width) of the angles at positions [start, end)."""
+    exact = {"dtype": torch.float64, "device": like.device}
+    frequencies = ROPE_BASE ** (-torch.arange(0, width, 2, **exact) / width)
+    angles = torch.outer(torch.arange(start, end, **exact), frequencies).repeat(1, 2)
+    return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
+
+
+def _rotate(x: Tensor, rotations: tuple[Tensor, Tensor]) -> Tensor:
+    """Turn the first half of each head (..., tokens, head_dim) by its position; returns a new, contiguous tensor."""
+    cosines, sines = rotations
+    turned, rest = x.chunk(2, dim=-1)
+    first, second = turned.chunk(2, dim=-1)
+    turned = turned * cosines + torch.cat([-second, first], dim=-1) * sines
+    return torch.cat([turned, rest], dim=-1).contiguous()
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal attention of the last tokens.
+
+    Args:
+        q: (1, heads, new tokens, head_dim), the last of the tokens of k and v.
+        k, v: (1, KV heads, tokens, head_dim).
+
+    Returns:
+        (1, heads, new tokens, head_dim).
+    """
+    new, tokens = q.shape[-2], k.shape[-2]
+    if q.is_cuda:
+        repeats = q.shape[1] // k.shape[1]
+        k, v = (tensor.repeat_interleave(repeats, dim=1) for tensor in (k, v))
+        return functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=causal_lower_right(new, tokens)
+        )
+    blocks = []
+    for start in range(0, new, _QUERIES_AT_ONCE):
+        end = min(start + _QUERIES_AT_ONCE, new)
+        seen = tokens - new + end
+        mask = torch.ones(end - start, seen, dtype=torch.bool).tril(seen - (end - start))
+        blocks.append(
+            functional.scaled_dot_product_attention(
+                *(q[..., start:end, :], k[..., :seen, :], v[..., :seen, :]),
+                attn_mask=mask,
+                enable_gqa=True,
+            )
+        )
+    return torch.cat(blocks, dim=-2)
+
+
+def _convolve(columns: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Causal convolution of each channel.
+
+    Args:
+        columns: (kernel - 1 + tokens, channels), those of the tokens before included.
+        weight: (channels, 1, kernel).
+        bias: (channels,).
+
+    Returns:
+        (tokens, channels). A sum of shifted products: four times as fast on a CPU as torch's grouped convolution.
+    """
+    kernel = weight.shape[-1]
+    tokens = len(columns) - kernel + 1
+    taps = weight[:, 0].T.to(columns.dtype).contiguous()
+    out = torch.addcmul(bias.to(columns.dtype), columns[:tokens], taps[0])
+    for tap in range(1, kernel):
+        out.addcmul_(columns[tap : tap + tokens], taps[tap])
+    return out
+
+
+def random_weights(config: HybridConfig, device: torch.device) -> dict[str, Tensor]:
+    """Draw weights: matrices normal, of a standard deviation that keeps the size of what passes through them."""
+    generator = torch.Generator(device).manual_seed(config.seed)
+    dtype = getattr(torch, config.dtype)
+
+    def between(low: float, high: float, shape: tuple[int, ...]) -> Tensor:
+        uniform = torch.rand(shape, generator=generator, device=device, dtype=torch.float32)
+        return (uniform * (math.log(high) - math.log(low)) + math.log(low)).exp()
+
+    weights = {}
+    for name, shape in config.weight_shapes().items():
+        if name.endswith("A_log"):
+            value = between(*_DECAY_RANGE, shape).log()
+        elif name.endswith("dt_bias"):
+            value = between(*_STEP_RANGE, shape).expm1().log()  # softplus gives the step back
+        elif name.endswith("mamba.D") or "norm" in name:
+            value = torch.ones(shape, device=device)
+        elif name.endswith("bias"):
+            value = torch.zeros(shape, device=device)
+        else:
+            deviation = config.weight_scale / math.sqrt(shape[-1])
+            value = torch.empty(shape, device=device, dtype=dtype)
+            value.normal_(0.0, deviation, generator=generator)
+        weights[name] = value.to(dtype)
+    return weights
+
+
+class HybridModel:
+    """The backend of the own model.
+
+    Args:
+        config: its shape.
+        device: "cpu", "cuda", "cuda:1" ...
+        weights: by the names of `HybridConfig.weight_shapes`; random ones by default.
+    """
+
+    def __init__(
+        self,
+        config: HybridConfig,
+        device: str = "cpu",
+        weights: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        self.shape = config
+        self.name = f"own hybrid model {config.pattern}"
+        self.vocabulary = config.vocabulary
+        self.device = torch.device(device)
+        self.dtype = config.dtype
+        self.recurrent_dtype = config.recurrent_dtype
+        self.conv_columns = config.conv_kernel - 1
+        self.config: dict[str, Any] = config.hugging_face()
+        weights = random_weights(config, self.device) if weights is None else weights
+        self._weights = {name: weights[name].to(self.device) for name in config.weight_shapes()}
+        self._recurrent = getattr(torch, self.recurrent_dtype)
+
+    def _attention(
+        self, layer: str, x: Tensor, past: KV | None, rotations: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, KV]:
+        q, k, v = (
+            functional.linear(x, self._weights[f"{layer}.self_attn.{which}_proj.weight"])
+            .view(1, len(x), -1, self.shape.head_dim)
+            .transpose(1, 2)
+            for which in "qkv"
+        )
+        q, k, v = _rotate(q, rotations), _rotate(k, rotations), v.contiguous()
+        keys, values = (k, v)
+        if past is not None:
+            keys, values = (torch.cat(pair, dim=-2) for pair in zip(past, (k, v), strict=True))
+        y = _attend(q, keys, values).transpose(1, 2).reshape(len(x), -1)
+        return functional.linear(y, self._weights[f"{layer}.self_attn.o_proj.weight"]), (k, v)
+
+    def _mamba(
+        self, layer: str, x: Tensor, past: State | None, cuts: Sequence[int]
+    ) -> tuple[Tensor, list[State]]:
+        """Run a Mamba-2 mixer; `cuts` count from the first token of `x`."""
+        shape, weights = self.shape, self._weights
+        heads, width, groups, N = shape.ssm_heads, shape.ssm_head_dim, shape.ssm_groups, shape.state_dim
+        if past is None:
+            conv = x.new_zeros(1, shape.conv_channels, self.conv_columns)
+            state = x.new_zeros(1, heads, width, N, dtype=self._recurrent)
+        else:
+            conv, state = past
+        projected = functional.linear(x, weights[f"{layer}.mamba.in_proj.weight"])
+        gate, new_columns, dt = projected.split([shape.inner, shape.conv_channels, heads], dim=-1)
+        columns = torch.cat([conv[0].T, new_columns])
+        mixed = functional.silu(
+            _convolve(
+                columns.to(self._recurrent),
+                weights[f"{layer}.mamba.conv1d.weight"],
+                weights[f"{layer}.mamba.conv1d.bias"],
+            ),
+            inplace=True,
+        )
+        inputs, B, C = mixed.split([shape.inner, groups * N, groups * N], dim=-1)
+        inputs = inputs.unflatten(-1, (heads, width))
+        dt, dt_bias, A_log, D = (
+            tensor.to(self._recurrent)
+            for tensor in (dt, *(weights[f"{layer}.mamba.{which}"] for which in ("dt_bias", "A_log", "D")))
+        )
+        y, states = scan(
+            inputs,
+            functional.softplus(dt + dt_bias),
+            -A_log.exp(),
+            B.unflatten(-1, (groups, N)),
+            C.unflatten(-1, (groups, N)),
+            state[0],
+            cuts,
+            shape.chunk,
+        )
+        y = torch.addcmul(y, inputs, D[:, None]).flatten(1)
+        y = y * functional.silu(gate.to(self._recurrent))
+        y = functional.rms_norm(
+            y.unflatten(-1, (groups, -1)), (shape.inner // groups,), eps=NORM_EPSILON
+        ).flatten(1)
+        y = y.to(x.dtype) * weights[f"{layer}.mamba.norm.weight"]
+        out = functional.linear(y, weights[f"{layer}.mamba.out_proj.weight"])
+        after = [columns[cut : cut + self.conv_columns].T.contiguous()[None] for cut in cuts]
+        return out, [(conv, state[None]) for conv, state in zip(after, states, strict=True)]
+
+    def _feed_forward(self, layer: str, x: Tensor) -> Tensor:
+        gate, up, down = (
+            self._weights[f"{layer}.feed_forward.{which}_proj.weight"] for which in ("gate", "up", "down")
+        )
+        inner = functional.silu(functional.linear(x, gate), inplace=True)
+        return functional.linear(inner.mul_(functional.linear(x, up)), down)
+
+    def prefill(
+        self, tokens: Tensor, start: int, kv: KV | None, state: State | None, cuts: Sequence[int]
+    ) -> Prefilled:
+        """Prefill the tokens [start, end) (`Backend.prefill`)."""
+        end = check_arguments(tokens, start, kv, state, cuts)
+        with torch.no_grad():
+            return self._prefill(tokens.to(self.device), start, end, kv, state, cuts)
+
+    def _prefill(
+        self,
+        tokens: Tensor,
+        start: int,
+        end: int,
+        kv: KV | None,
+        state: State | None,
+        cuts: Sequence[int],
+    ) -> Prefilled:
+        x = functional.embedding(tokens, self._weights["model.embed_tokens.weight"])
+        rotations = _rotations(start, end, self.shape.head_dim // 2, x)
+        pasts_kv, pasts_state = iter(kv or ()), iter(state or ())
+        new_kv: list[Tensor] = []
+        states: dict[int, list[Tensor]] = {cut: [] for cut in cuts}
+        for index, letter in enumerate(self.shape.pattern):
+            layer = f"model.layers.{index}"
+            mixer_input = _norm(x, self._weights[f"{layer}.input_layernorm.weight"])
+            if letter == "A":
+                past = None if kv is None else (next(pasts_kv), next(pasts_kv))
+                mixed, own = self._attention(layer, mixer_input, past, rotations)
+                new_kv += own
+            else:
+                past = None if state is None else (next(pasts_state), next(pasts_state))
+                mixed, after = self._mamba(layer, mixer_input, past, [cut - start for cut in cuts])
+                for cut, tensors in zip(cuts, after, strict=True):
+                    states[cut] += tensors
+            x = x + mixed
+            x = x + self._feed_forward(layer, _norm(x, self._weights[f"{layer}.pre_ff_layernorm.weight"]))
+        last = _norm(x[-1], self._weights["model.final_layernorm.weight"])
+        logits = functional.linear(last, self._weights["lm_head.weight"])
+        return Prefilled(
+            logits, tuple(new_kv), {cut: tuple(tensors) for cut, tensors in states.items()}
+        )
