@@ -25,12 +25,12 @@ class Prefilled(NamedTuple):
     """What a prefill of the tokens [start, end) leaves. Every tensor owns its memory.
 
     Attributes:
-        logits: (vocabulary,), of the last token.
+        logits: cut or end -> (vocabulary,), of the last of that many tokens.
         kv: of the tokens [start, end).
         states: cut -> the state after exactly that many tokens.
     """
 
-    logits: Tensor
+    logits: dict[int, Tensor]
     kv: KV
     states: dict[int, State]
 
@@ -101,7 +101,9 @@ def check_arguments(
 
 def slice_kv(kv: KV, start: int, end: int) -> KV:
     """Return a copy of the tokens [start, end) of some KV; positions count from its first token."""
-    return tuple(tensor[..., start:end, :].clone(memory_format=torch.contiguous_format) for tensor in kv)
+    return tuple(
+        tensor[..., start:end, :].clone(memory_format=torch.contiguous_format) for tensor in kv
+    )
 
 
 def join_kv(pieces: Sequence[KV]) -> KV:

@@ -77,9 +77,7 @@ class HybridConfig:
         if self.ssm_heads % self.ssm_groups:
             return f"ssm_heads = {self.ssm_heads}, expected a multiple of ssm_groups = {self.ssm_groups}"
         if self.inner % self.hidden:
-            return (
-                f"ssm_heads x ssm_head_dim = {self.inner}, expected a multiple of hidden = {self.hidden}"
-            )
+            return f"ssm_heads x ssm_head_dim = {self.inner}, expected a multiple of hidden = {self.hidden}"
         return None
 
     @property
@@ -174,7 +172,11 @@ class HybridConfig:
             "mamba_proj_bias": False,
             "attention_bias": False,
             "mlp_bias": False,
-            "rope_parameters": {"rope_type": "default", "rope_theta": ROPE_BASE, "partial_rotary_factor": 0.5},
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": ROPE_BASE,
+                "partial_rotary_factor": 0.5,
+            },
         }
 
 

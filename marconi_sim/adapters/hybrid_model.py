@@ -175,7 +175,12 @@ class HybridModel:
     ) -> tuple[Tensor, list[State]]:
         """Run a Mamba-2 mixer; `cuts` count from the first token of `x`."""
         shape, weights = self.shape, self._weights
-        heads, width, groups, N = shape.ssm_heads, shape.ssm_head_dim, shape.ssm_groups, shape.state_dim
+        heads, width, groups, N = (
+            shape.ssm_heads,
+            shape.ssm_head_dim,
+            shape.ssm_groups,
+            shape.state_dim,
+        )
         if past is None:
             conv = x.new_zeros(1, shape.conv_channels, self.conv_columns)
             state = x.new_zeros(1, heads, width, N, dtype=self._recurrent)
@@ -196,7 +201,10 @@ class HybridModel:
         inputs = inputs.unflatten(-1, (heads, width))
         dt, dt_bias, A_log, D = (
             tensor.to(self._recurrent)
-            for tensor in (dt, *(weights[f"{layer}.mamba.{which}"] for which in ("dt_bias", "A_log", "D")))
+            for tensor in (
+                dt,
+                *(weights[f"{layer}.mamba.{which}"] for which in ("dt_bias", "A_log", "D")),
+            )
         )
         y, states = scan(
             inputs,
@@ -220,7 +228,8 @@ class HybridModel:
 
     def _feed_forward(self, layer: str, x: Tensor) -> Tensor:
         gate, up, down = (
-            self._weights[f"{layer}.feed_forward.{which}_proj.weight"] for which in ("gate", "up", "down")
+            self._weights[f"{layer}.feed_forward.{which}_proj.weight"]
+            for which in ("gate", "up", "down")
         )
         inner = functional.silu(functional.linear(x, gate), inplace=True)
         return functional.linear(inner.mul_(functional.linear(x, up)), down)
@@ -260,9 +269,16 @@ class HybridModel:
                 for cut, tensors in zip(cuts, after, strict=True):
                     states[cut] += tensors
             x = x + mixed
-            x = x + self._feed_forward(layer, _norm(x, self._weights[f"{layer}.pre_ff_layernorm.weight"]))
-        last = _norm(x[-1], self._weights["model.final_layernorm.weight"])
-        logits = functional.linear(last, self._weights["lm_head.weight"])
+            x = x + self._feed_forward(
+                layer, _norm(x, self._weights[f"{layer}.pre_ff_layernorm.weight"])
+            )
+        ends = [*cuts, *([] if cuts and cuts[-1] == end else [end])]
+        last = _norm(
+            x[[cut - start - 1 for cut in ends]], self._weights["model.final_layernorm.weight"]
+        )
+        rows = functional.linear(last, self._weights["lm_head.weight"])
         return Prefilled(
-            logits, tuple(new_kv), {cut: tuple(tensors) for cut, tensors in states.items()}
+            {cut: row.clone() for cut, row in zip(ends, rows, strict=True)},
+            tuple(new_kv),
+            {cut: tuple(tensors) for cut, tensors in states.items()},
         )

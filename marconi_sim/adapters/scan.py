@@ -36,7 +36,9 @@ def _scan(
     """
     chunks, T, heads, width = inputs.shape
     groups, N = B.shape[-2:]
-    decays = steps.cumsum(1).transpose(1, 2).contiguous()  # from before the chunk to t: (chunks, heads, T)
+    decays = (
+        steps.cumsum(1).transpose(1, 2).contiguous()
+    )  # from before the chunk to t: (chunks, heads, T)
     x = inputs.transpose(1, 2)  # (chunks, heads, T, width)
     B, C = B.transpose(1, 2), C.transpose(1, 2)  # (chunks, groups, T, N)
 
@@ -55,7 +57,9 @@ def _scan(
     for chunk in range(chunks):
         torch.addcmul(added[chunk], over_chunk[chunk], states[chunk], out=states[chunk + 1])
 
-    carried = C @ states[:-1].view(chunks, groups, -1, N).mT  # (chunks, groups, T, heads of it x width)
+    carried = (
+        C @ states[:-1].view(chunks, groups, -1, N).mT
+    )  # (chunks, groups, T, heads of it x width)
     carried = carried.view(chunks, groups, T, -1, width).transpose(2, 3)
     y.addcmul_(decays.exp()[..., None], carried.reshape(chunks, heads, T, width))
 
@@ -67,7 +71,9 @@ def _scan(
         tokens = (x[chunk, :, : t + 1] * weights[..., None]).transpose(1, 2)
         own = tokens.reshape(groups, -1, t + 1) @ B[chunk, :, : t + 1]
         found.append(
-            torch.addcmul(own.view(heads, width, N), upto[:, -1].exp()[:, None, None], states[chunk])
+            torch.addcmul(
+                own.view(heads, width, N), upto[:, -1].exp()[:, None, None], states[chunk]
+            )
         )
     return y.transpose(1, 2), states[-1], found
 

@@ -45,7 +45,7 @@ class Measured(NamedTuple):
     """One request on the model.
 
     request: number in processing order.
-    start, end: the tokens [start, end) of the input were computed, [0, start) were reused.
+    start, end: of the input's tokens [0, end), [0, start) were reused and [start, end) computed.
     restored_bytes: KV and state that were copied from the cache.
     seconds, cpu_seconds: from the look-up to the first output token: restoring, prefill, choice of the token. Wall
         clock, and processor time of this process (all threads).
@@ -72,12 +72,18 @@ class _Computed(NamedTuple):
     checkpoints: dict[int, Checkpoint]
 
 
+def _wait_for(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 class TorchCache:
     """Holds KV and states for a replay, as `marconi_sim.policy.listener.Listener`.
 
     Attributes:
         measured: one entry per request so far.
         event_counts: int64 (kinds of events,). How often each kind of event was carried out.
+        branch_checkpoints: how many states were kept at a position inside an input.
     """
 
     def __init__(
@@ -115,6 +121,7 @@ class TorchCache:
         self._computed = _Computed(0, (), {})
         self.measured: list[Measured] = []
         self.event_counts = np.zeros(len(kinds.KINDS), np.int64)
+        self.branch_checkpoints = 0
 
     def _depth(self, node: int) -> int:
         return int(self._index.depth[node])
@@ -153,7 +160,7 @@ class TorchCache:
         cuts = sorted({cut for cut in due if start < cut < end} | {end})
         wall, cpu = [], []
         for _ in range(self._repeats):
-            self._backend.synchronize()
+            _wait_for(self._backend.device)
             wall_start, cpu_start = time.perf_counter(), time.process_time()
             kv = self._restore(reused)
             if start < end:
@@ -216,6 +223,7 @@ class TorchCache:
             edges[other] = Edge(above.start, join_kv([above.kv, edges[other].kv]))
         elif kind == kinds.CHECKPOINT:
             self._checkpoints[node] = self._computed.checkpoints[depth]
+            self.branch_checkpoints += depth < self.measured[-1].end
             self._held += nbytes(self._checkpoints[node].state)
         elif kind == kinds.DROP_STATE:
             self._held -= nbytes(self._checkpoints.pop(node).state)

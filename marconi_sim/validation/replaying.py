@@ -1,0 +1,86 @@
+"""Replaying a workload on a model: the simulator decides, the adapter carries it out and measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+import pandas as pd
+
+from marconi_sim.adapters.backend import Backend
+from marconi_sim.adapters.torch import TorchCache
+from marconi_sim.core.events import KINDS
+from marconi_sim.model import Model
+from marconi_sim.policy.base import Policy
+from marconi_sim.result import Result
+from marconi_sim.simulation import replay_inputs, replay_workload, simulate
+from marconi_sim.trace.drawn_tokens import Tokens
+from marconi_sim.trace.load import Workload
+
+
+class OnModel(NamedTuple):
+    """A replay on a model.
+
+    result: what the simulator says.
+    requests: one row per request, `result.requests` with what was measured: ttft, ttft_cpu (seconds; processor time of
+        all threads), restored_bytes, logit_error (NaN: not compared), held_bytes.
+    events: kind of event -> how often it was carried out.
+    branch_checkpoints: how many states were kept at a position inside an input.
+    """
+
+    result: Result
+    requests: pd.DataFrame
+    events: dict[str, int]
+    branch_checkpoints: int
+
+
+def unbounded_bytes(workload: Workload, model: Model) -> int:
+    """Return the bytes of a cache that never evicts anything, after the last request."""
+    return int(simulate(workload, policy="unbounded", model=model).summary["peak_bytes"])
+
+
+def replay_on_model(
+    workload: Workload,
+    policy: Policy,
+    model: Model,
+    capacity: int,
+    backend: Backend,
+    *,
+    seed: int = 0,
+    compare: Collection[int] = (),
+    repeats: int = 1,
+    advance: Callable[[int], None] = lambda _: None,
+) -> OnModel:
+    """Replay a workload on a model.
+
+    Args:
+        workload: what is replayed; its tokens are drawn at random.
+        policy: a radix-tree policy, or `vanilla`.
+        model: the accounting of the backend's model; its bytes must be the backend's.
+        capacity: bytes.
+        backend: the model.
+        seed: of the tokens.
+        compare: requests whose logits are compared with a prefill from nothing.
+        repeats: how often each prefill is timed; the fastest counts.
+        advance: called with 1 after each request.
+
+    Raises:
+        UsageError: the policy cannot be followed request by request.
+        UserError: the vocabulary is too small for the trace, or the bytes differ.
+    """
+    index, requests = replay_inputs(workload)
+    tensors = TorchCache(
+        backend, index, requests, Tokens(index, backend.vocabulary, seed),
+        compare=compare, repeats=repeats, advance=advance,
+    )  # fmt: skip
+    result = replay_workload(workload, policy, model, capacity, listener=tensors)
+    measured = pd.DataFrame(tensors.measured)
+    rows = result.requests.assign(
+        ttft=measured.seconds,
+        ttft_cpu=measured.cpu_seconds,
+        restored_bytes=measured.restored_bytes,
+        logit_error=measured.logit_error,
+        held_bytes=measured.held_bytes,
+    )
+    events = dict(zip(KINDS, tensors.event_counts.tolist(), strict=True))
+    return OnModel(result, rows, events, tensors.branch_checkpoints)
