@@ -28,6 +28,14 @@ _COMMANDS = {
         "marconi_sim.cli.fidelity",
         "Tell what each departure of the published code from the paper is worth.",
     ),
+    "validate-ttft": (
+        "marconi_sim.cli.validate",
+        "Replay a trace on a real model: predicted and measured TTFT.",
+    ),
+    "validate-exact": (
+        "marconi_sim.cli.validate",
+        "Prove on real models that reuse is exact.",
+    ),
     "list": (
         "marconi_sim.cli.catalogue",
         "List the traces, policies, models, experiments and formats there are.",
@@ -47,7 +55,7 @@ class _LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = importlib.import_module(_COMMANDS[cmd_name][0])
-        command: click.Command = getattr(module, f"{cmd_name}_command")
+        command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,1 +1,1 @@
-"""The simulator against a real model: is reuse exact, and does a prefill take the time that was predicted?"""
+"""The simulator against a real model: reuse is exact or not, and prefills take the predicted time or not."""

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from marconi_sim.adapters.backend import Backend
+from marconi_sim.adapters.exactness import EXACT, NOTICED, strict_float64
+from marconi_sim.adapters.families import FAMILIES
+from marconi_sim.adapters.load import model_of, open_backend
 from marconi_sim.model import Model
 from marconi_sim.policy.base import Policy
-from marconi_sim.trace.load import Workload
+from marconi_sim.policy.load import load_policy
+from marconi_sim.trace.load import Workload, load_trace
+from marconi_sim.trace.reduce import reduce_workload
 from marconi_sim.validation.mistakes import OneTokenOff, WrongPrefix
-from marconi_sim.validation.replaying import replay_on_model
+from marconi_sim.validation.replaying import replay_on_model, unbounded_bytes
 
-EXACT = 1e-9  # in float64, logits that differ by more are not the same
-WRONG = 0.1  # a mistake must move the logits by at least so much
+BACKENDS = ("tiny", *FAMILIES)
+_FILLED = 0.4  # of what a cache without limit would hold: little enough that everything happens
+
+
+class Setting(NamedTuple):
+    """What is replayed on every backend."""
+
+    workload: Workload
+    policy: Policy
 
 
 class Exactness(NamedTuple):
@@ -49,11 +62,11 @@ class Exactness(NamedTuple):
         happened = (
             self.reusing, self.splits, self.merges, self.evictions, self.branch_checkpoints
         )  # fmt: skip
-        noticed = min(self.one_token_off, self.wrong_prefix) > WRONG
+        noticed = min(self.one_token_off, self.wrong_prefix) > NOTICED
         return self.error < EXACT and noticed and min(happened) > 0
 
 
-def check_exactness(
+def replay_exactly(
     workload: Workload,
     policy: Policy,
     model: Model,
@@ -66,7 +79,13 @@ def check_exactness(
     """Replay a workload three times, right and with two mistakes, and compare the logits of every request.
 
     Args:
-        workload, policy, model, capacity, backend, seed, advance: as `replay_on_model`.
+        workload: what is replayed.
+        policy: a radix-tree policy.
+        model: the accounting of the backend's model.
+        capacity: bytes.
+        backend: the model, in float64.
+        seed: of the tokens.
+        advance: called with 1 after each request of each replay.
 
     Raises:
         UserError: adapter and simulator disagree about bytes.
@@ -96,3 +115,40 @@ def check_exactness(
         wrong_prefix=float(np.median(errors[2][reusing])) if reusing.any() else 0.0,
         bytes=int(right.requests.held_bytes.iloc[-1]),
     )
+
+
+def prepare_exact(
+    trace: str | Path,
+    policy: str | Path,
+    requests: int,
+    longest: int,
+    search: Iterable[str | Path] = (),
+) -> Setting:
+    """Load a trace and reduce it to a few short requests.
+
+    Raises:
+        UsageError: an unknown name, or a value that is not allowed.
+        UserError: a file that cannot be used.
+    """
+    search = tuple(search)
+    whole = reduce_workload(load_trace(trace, search=search), requests, 1)
+    scale = min(1, longest / int(whole.trace.input_tokens.max()))
+    return Setting(reduce_workload(whole, None, scale), load_policy(policy, search)())
+
+
+def check_backend(
+    setting: Setting, name: str, seed: int = 0, advance: Callable[[int], None] = lambda _: None
+) -> Exactness:
+    """Make a backend in float64 and replay on it.
+
+    Raises:
+        UsageError: an unknown backend.
+        UserError: a family that is refused, or bytes that differ.
+    """
+    with strict_float64():
+        backend = open_backend(name, dtype="float64", seed=seed)
+        model = model_of(backend)
+        capacity = int(unbounded_bytes(setting.workload, model) * _FILLED)
+        return replay_exactly(
+            setting.workload, setting.policy, model, capacity, backend, seed=seed, advance=advance
+        )

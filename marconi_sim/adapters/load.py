@@ -1,0 +1,96 @@
+"""A backend by name, and the model shape that the simulator must use with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from marconi_sim.adapters.backend import Backend, footprint
+from marconi_sim.adapters.families import FAMILIES, REFUSED
+from marconi_sim.adapters.hybrid_config import PRESETS
+from marconi_sim.adapters.hybrid_model import HybridModel
+from marconi_sim.adapters.memory import check_weights
+from marconi_sim.errors import UsageError, UserError, did_you_mean
+from marconi_sim.model import ExactModel, read_config
+from marconi_sim.model.storage import CONV_COLUMNS
+
+DTYPES = ("float32", "float64", "bfloat16", "float16")
+
+
+def device_named(name: str) -> torch.device:
+    """Return a device that is there.
+
+    Raises:
+        UsageError: torch knows no such device, or sees none.
+    """
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UsageError(f"--device {name}: unknown; write cpu, cuda or cuda:1") from error
+    if device.type not in ("cpu", "cuda"):
+        raise UsageError(f"--device {name}: not supported; write cpu, cuda or cuda:1")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UsageError(
+            f"--device {name}: torch {torch.__version__} sees {torch.cuda.device_count()} GPUs; write --device cpu"
+        )
+    return device
+
+
+def open_backend(
+    name: str, *, device: str = "cpu", dtype: str | None = None, seed: int = 0
+) -> Backend:
+    """Return a model that can continue a prefill.
+
+    Args:
+        name: a shape of the own hybrid model; a family of transformers, for a tiny model; the path of a config.json, for
+            a model of its shape; or the folder of a checkpoint.
+        device: `cpu`, `cuda`, `cuda:1` ...
+        dtype: of the weights; None: the shape's own, float32 for those of transformers.
+        seed: of random weights.
+
+    Raises:
+        UsageError: an unknown name, device or dtype.
+        UserError: a model that cannot be used, or does not fit the memory.
+    """
+    target = device_named(device)
+    if dtype is not None and dtype not in DTYPES:
+        raise UsageError(f"--dtype {dtype}: unknown{did_you_mean(dtype, DTYPES)}")
+    if name in PRESETS:
+        shape = replace(PRESETS[name], seed=seed, dtype=dtype or PRESETS[name].dtype)
+        check_weights(target, shape.parameters, shape.dtype)
+        return HybridModel(shape, device)
+    if name not in (*FAMILIES, *REFUSED) and not any(mark in name for mark in "/\\."):
+        known = (*PRESETS, *FAMILIES)
+        raise UsageError(
+            f"--backend {name}: unknown{did_you_mean(name, known)} (or the path of a config.json or of a checkpoint's folder)"
+        )
+    from marconi_sim.adapters.transformers_model import load_transformers
+
+    return load_transformers(name, device=device, dtype=dtype or "float32", seed=seed)
+
+
+def model_of(backend: Backend) -> ExactModel:
+    """Return the exact accounting of a backend's model: its bytes are those of the backend's tensors.
+
+    Raises:
+        UserError: they are not.
+    """
+    read = read_config(backend.config, backend.name, backend.name)
+    model = read.with_options(
+        {
+            "kv_dtype": backend.dtype,
+            "conv_dtype": backend.dtype,
+            "state_dtype": backend.recurrent_dtype,
+        }
+    )
+    measured = footprint(backend)
+    options = [model.with_options({"conv_columns": columns}) for columns in CONV_COLUMNS]
+    for option in options:
+        if (option.kv_bytes, option.state_bytes) == measured:
+            return option
+    counted = " or ".join(str(option.state_bytes) for option in options)
+    raise UserError(
+        f"backend '{backend.name}': a token has {measured.kv_bytes_per_token} bytes of KV, the accounting says"
+        f" {model.kv_bytes}; a state has {measured.state_bytes} bytes, the accounting says {counted}"
+    )

@@ -1,0 +1,56 @@
+"""Whether a model and its cache fit into the memory that is free, asked before either is made."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from marconi_sim.errors import UserError
+from marconi_sim.units import format_bytes
+
+_COPIES = 4  # of the longest sequence's KV: it is joined, continued and cut into pieces
+
+
+def free_bytes(device: torch.device) -> int:
+    """Return the bytes that are free on a device."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _check(device: torch.device, needed: int, what: str) -> None:
+    free = free_bytes(device)
+    if needed > free:
+        raise UserError(
+            f"device {device}: {format_bytes(free)} free, at least {format_bytes(needed)} needed for {what}"
+        )
+
+
+def check_weights(device: torch.device, parameters: int, dtype: str) -> None:
+    """Raise if a model's weights do not fit.
+
+    Raises:
+        UserError: says how much is free and how much is needed.
+    """
+    needed = parameters * getattr(torch, dtype).itemsize
+    _check(
+        device, needed, f"{parameters / 1e9:.3g} G parameters in {dtype}; use a smaller --backend"
+    )
+
+
+def check_cache(device: torch.device, capacity: int, kv_bytes: int, longest: int) -> None:
+    """Raise if a cache and the longest sequence do not fit beside what is there.
+
+    Args:
+        device: where they go.
+        capacity: bytes of the cache.
+        kv_bytes: of one token.
+        longest: tokens of the longest sequence.
+
+    Raises:
+        UserError: says how much is free and how much is needed.
+    """
+    needed = capacity + _COPIES * kv_bytes * longest
+    what = f"a cache of {format_bytes(capacity)} and a sequence of {longest:,} tokens"
+    _check(device, needed, f"{what}; use a smaller --capacity or --longest")

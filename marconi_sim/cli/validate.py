@@ -1,0 +1,311 @@
+"""`marconi-sim validate-ttft` and `marconi-sim validate-exact`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from marconi_sim.cli.options import catalogue_option, json_option
+from marconi_sim.errors import UsageError
+
+if TYPE_CHECKING:
+    from marconi_sim.validation.exact import Exactness
+    from marconi_sim.validation.measurement import Measurement
+
+_POLICIES = ("vanilla", "sglang+", "marconi")
+
+
+def _print_measurement(measurement: Measurement) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from marconi_sim.units import format_bytes
+    from marconi_sim.validation.ttft import CLOCKS
+
+    console = Console(highlight=False)
+    summary = measurement.summary()
+    console.print(
+        f"[bold]{summary['trace']}[/] on {summary['backend']} ({summary['dtype']}, {summary['hardware']})\n"
+        f"{summary['requests']:,} requests, tokens drawn at random; cache {format_bytes(summary['capacity_bytes'])},"
+        f" {format_bytes(summary['kv_bytes_per_token'])} of KV per token, {format_bytes(summary['state_bytes'])} per state"
+    )
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("policy")
+    for title in (
+        "token\nhit rate", "FLOPs\nsaved", "mean TTFT\npredicted", "mean TTFT\nmeasured", "median", "P95",
+        "largest error\nof a logit",
+    ):  # fmt: skip
+        table.add_column(title, justify="right")
+    for row in summary["policies"]:
+        error = row["max_logit_error"]
+        table.add_row(
+            row["policy"], f"{row['token_hit_rate']:.2%}", f"{row['flops_saved']:.2%}",
+            *(f"{1e3 * row[key]:,.1f} ms"
+              for key in ("predicted_mean_ttft", "mean_ttft", "median_ttft", "p95_ttft")),
+            "-" if error is None else f"{error:.1e}",
+        )  # fmt: skip
+    console.print(table)
+    fits = Table(
+        box=box.SIMPLE_HEAD, padding=(0, 1), title_justify="left",
+        title="prediction: overhead + FLOPs left / rate + restored bytes / rate",
+    )  # fmt: skip
+    fits.add_column("time")
+    for title in (
+        "overhead",
+        "GFLOP/s",
+        "restored\nGB/s",
+        "fitted\nrequests",
+        "held-out\nrequests",
+        "their error\nmedian",
+        "\nP95",
+    ):
+        fits.add_column(title, justify="right")
+    for clock, fit in summary["fits"].items():
+        rates = (fit["seconds_per_flop"], fit["seconds_per_restored_byte"])
+        fits.add_row(
+            CLOCKS[clock], f"{1e3 * fit['overhead_seconds']:.2f} ms",
+            *(f"{1e-9 / rate:,.2f}" if rate else "no limit" for rate in rates),
+            str(fit["fitted"]), str(fit["held_out"]), f"{fit['median_error']:.1%}", f"{fit['p95_error']:.1%}",
+        )  # fmt: skip
+    console.print(fits)
+
+
+@click.command("validate-ttft")
+@click.option(
+    "--trace", default="swebench", show_default=True, metavar="NAME|FILE", help="What is replayed."
+)
+@click.option(
+    "--requests",
+    type=click.IntRange(min=1),
+    default=60,
+    show_default=True,
+    metavar="N",
+    help="Only the first N requests.",
+)
+@click.option(
+    "--longest",
+    type=click.IntRange(min=1),
+    metavar="TOKENS",
+    help="Scale all lengths so that the longest input has so many tokens. [2048 on a CPU; else as they are]",
+)
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME|FILE",
+    help="A radix-tree policy or vanilla. Repeatable. [vanilla, sglang+, marconi]",
+)
+@click.option(
+    "--capacity",
+    metavar="BYTES",
+    help="Of the cache: 60MB, 1.5GiB. [half of what a cache without limit would hold]",
+)
+@click.option(
+    "--backend",
+    default="small",
+    show_default=True,
+    metavar="NAME|FOLDER",
+    help="A shape of the own hybrid model (small, bamba-9b), a family of transformers (bamba, qwen3_next ...) with a"
+    " tiny random model, or a folder with a checkpoint.",
+)
+@click.option(
+    "--device", default="cpu", show_default=True, metavar="NAME", help="cpu, cuda, cuda:1 ..."
+)
+@click.option(
+    "--dtype", metavar="NAME", help="Of the weights: float32, bfloat16 ... [the shape's own]"
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Of the CPU.",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="Time each prefill so often; the fastest counts.",
+)
+@click.option(
+    "--compare",
+    type=click.IntRange(min=0),
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="Compare the logits of N requests with a prefill from nothing.",
+)
+@click.option(
+    "--seed", type=int, default=0, show_default=True, metavar="N", help="Of tokens and weights."
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Write requests.parquet, profile.toml, ttft.png and ttft.pdf.",
+)
+@catalogue_option
+@json_option
+def validate_ttft_command(
+    trace: str,
+    requests: int,
+    longest: int | None,
+    policies: tuple[str, ...],
+    capacity: str | None,
+    backend: str,
+    device: str,
+    dtype: str | None,
+    threads: int,
+    repeats: int,
+    compare: int,
+    seed: int,
+    out: Path | None,
+    search: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Replay a trace on a real model: is the time to first token what was predicted?
+
+    The simulator decides what is reused, kept and evicted; the model does it. Tokens are drawn at random, equal where
+    the trace's sequences are equal. Needs the extra: pip install 'marconi-sim[torch]'.
+
+    \b
+      marconi-sim validate-ttft --out validation
+      marconi-sim validate-ttft --backend bamba-9b --device cuda --requests 200 --out validation
+    """
+    from marconi_sim.files import check_folder
+    from marconi_sim.progress import progress, status
+
+    chosen = policies or _POLICIES
+    if len(set(chosen)) < len(chosen):
+        raise UsageError(f"--policy {' '.join(chosen)}: one is given twice")
+    if out is not None:
+        check_folder(out)
+    with status("loading the model"):
+        from marconi_sim.validation.measurement import measure, prepare
+
+        setting = prepare(
+            trace, requests=requests, longest=longest, capacity=capacity, backend=backend, device=device, dtype=dtype,
+            threads=threads, repeats=repeats, compare=compare, seed=seed, search=search,
+        )  # fmt: skip
+    with progress("replaying", len(chosen) * setting.workload.requests, "requests") as advance:
+        measurement = measure(setting, chosen, search, advance)
+    if out is not None:
+        measurement.write(out)
+    if as_json:
+        import orjson
+
+        click.echo(orjson.dumps(measurement.summary(), option=orjson.OPT_INDENT_2))
+    else:
+        _print_measurement(measurement)
+
+
+def _print_exactness(rows: list[Exactness]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from marconi_sim.units import format_bytes
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("backend")
+    for title in (
+        "requests", "reusing", "splits", "merges", "evictions", "branch\ncheckpoints", "bytes held\nby both",
+        "largest\nerror", "one token\noff", "wrong\nprefix", "",
+    ):  # fmt: skip
+        table.add_column(title, justify="right")
+    for row in rows:
+        table.add_row(
+            row.backend, str(row.requests), str(row.reusing), str(row.splits), str(row.merges), str(row.evictions),
+            str(row.branch_checkpoints), format_bytes(row.bytes), f"{row.error:.0e}", f"{row.one_token_off:.2g}",
+            f"{row.wrong_prefix:.2g}", "exact" if row.passed else "[bold]FAILED[/]",
+        )  # fmt: skip
+    Console(highlight=False).print(table)
+
+
+@click.command("validate-exact")
+@click.option(
+    "--backend",
+    "backends",
+    multiple=True,
+    metavar="NAME",
+    help="tiny (the own hybrid model) or a family of transformers. Repeatable. [all of them]",
+)
+@click.option(
+    "--trace", default="taubench", show_default=True, metavar="NAME|FILE", help="What is replayed."
+)
+@click.option(
+    "--requests",
+    type=click.IntRange(min=1),
+    default=60,
+    show_default=True,
+    metavar="N",
+    help="Only the first N requests.",
+)
+@click.option(
+    "--longest",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    metavar="TOKENS",
+    help="Scale all lengths so that the longest input has so many tokens.",
+)
+@click.option(
+    "--policy",
+    default="marconi",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="A radix-tree policy.",
+)
+@click.option(
+    "--seed", type=int, default=0, show_default=True, metavar="N", help="Of tokens and weights."
+)
+@catalogue_option
+@json_option
+@click.pass_context
+def validate_exact_command(
+    context: click.Context,
+    backends: tuple[str, ...],
+    trace: str,
+    requests: int,
+    longest: int,
+    policy: str,
+    seed: int,
+    search: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Prove on real models that reuse is exact.
+
+    Replays requests on a model in float64 and compares the logits of each with a prefill from nothing; the bytes of the
+    tensors with the simulator's; and does the same with two mistakes, a state one token off and one of another prefix,
+    that must show. Exit status 1 if anything is not as it should be. Needs the extra: pip install 'marconi-sim[torch]'.
+
+    \b
+      marconi-sim validate-exact
+      marconi-sim validate-exact --backend tiny --backend qwen3_next --requests 200
+    """
+    from marconi_sim.progress import progress, status
+
+    with status("loading"):
+        from marconi_sim.validation.exact import BACKENDS, check_backend, prepare_exact
+
+        setting = prepare_exact(trace, policy, requests, longest, search)
+    chosen = backends or BACKENDS
+    rows = []
+    with progress("replaying", 3 * len(chosen) * setting.workload.requests, "requests") as advance:
+        for name in chosen:
+            rows.append(check_backend(setting, name, seed, advance))
+    if as_json:
+        import orjson
+
+        told = [{**row._asdict(), "passed": row.passed} for row in rows]
+        click.echo(orjson.dumps(told, option=orjson.OPT_INDENT_2))
+    else:
+        _print_exactness(rows)
+    if not all(row.passed for row in rows):
+        context.exit(1)

@@ -1,0 +1,223 @@
+"""`validate-ttft`: a reduced workload replayed on a model under several policies, and the files that it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import torch
+
+from marconi_sim import __version__
+from marconi_sim.adapters.backend import Backend
+from marconi_sim.adapters.load import model_of, open_backend
+from marconi_sim.adapters.memory import check_cache
+from marconi_sim.errors import UsageError
+from marconi_sim.figures.foot import foot_of_traces
+from marconi_sim.latency.profile import write_profile
+from marconi_sim.model import Model
+from marconi_sim.policy.base import Policy
+from marconi_sim.policy.load import load_policy
+from marconi_sim.result import write_table
+from marconi_sim.trace.load import Workload, load_trace
+from marconi_sim.trace.reduce import reduce_workload
+from marconi_sim.units import format_bytes, parse_bytes
+from marconi_sim.validation.plot import plot_validation
+from marconi_sim.validation.replaying import replay_on_model, unbounded_bytes
+from marconi_sim.validation.ttft import CLOCKS, Fit, by_policy, fit_requests, pool, with_predictions
+
+LONGEST_ON_CPU = 2048  # tokens
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is replayed on what.
+
+    Attributes:
+        workload: reduced.
+        backend: the model.
+        model: its accounting.
+        capacity: bytes.
+        hardware: the device's name, and threads.
+        repeats: how often each prefill is timed.
+        compare: requests whose logits are compared.
+        seed: of the tokens.
+    """
+
+    workload: Workload
+    backend: Backend
+    model: Model
+    capacity: int
+    hardware: str
+    repeats: int
+    compare: tuple[int, ...]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What came of it.
+
+    Attributes:
+        setting: what was replayed on what.
+        rows: one row per policy and request, `OnModel.requests` with `policy`, `flops_left`, `held_out`,
+            `predicted_ttft` and `predicted_ttft_cpu` (seconds).
+        fits: clock -> latency model.
+    """
+
+    setting: Setting
+    rows: pd.DataFrame
+    fits: dict[str, Fit]
+
+    def summary(self) -> dict[str, Any]:
+        """Return what `validate-ttft --json` prints; plain Python values."""
+        setting = self.setting
+        return {
+            "trace": setting.workload.name,
+            "requests": setting.workload.requests,
+            "backend": setting.backend.name,
+            "hardware": setting.hardware,
+            "dtype": setting.backend.dtype,
+            "kv_bytes_per_token": setting.model.kv_bytes,
+            "state_bytes": setting.model.state_bytes,
+            "capacity_bytes": setting.capacity,
+            "repeats": setting.repeats,
+            "seed": setting.seed,
+            "torch": str(torch.__version__),
+            "version": __version__,
+            "policies": by_policy(self.rows),
+            "fits": {
+                clock: {
+                    "overhead_seconds": fit.time.overhead,
+                    "seconds_per_flop": fit.time.per_flop,
+                    "seconds_per_restored_byte": fit.time.per_restored_byte,
+                    "fitted": fit.fitted,
+                    "held_out": fit.held_out,
+                    "median_error": fit.median_error,
+                    "p95_error": fit.p95_error,
+                }
+                for clock, fit in self.fits.items()
+            },
+        }
+
+    def foot(self) -> list[str]:
+        """Return the paragraphs below the figure."""
+        setting = self.setting
+        data, version = foot_of_traces([setting.workload], "marconi-sim validate-ttft")
+        return [
+            data + " Tokens are drawn at random, equal where the trace's sequences are equal.",
+            f"Configuration: {setting.backend.name}, {setting.backend.dtype}, random weights; {setting.hardware},"
+            f" torch {torch.__version__}; cache {format_bytes(setting.capacity)}; fastest of {setting.repeats} prefills;"
+            " no queueing. Prediction: overhead + FLOPs left / rate + restored bytes / rate, fitted to every other request.",
+            version,
+        ]
+
+    def write(self, folder: Path) -> None:
+        """Write requests.parquet, profile.toml, ttft.pdf and ttft.png.
+
+        Raises:
+            UserError: they cannot be written.
+        """
+        folder.mkdir(exist_ok=True)
+        write_table(
+            pa.Table.from_pandas(self.rows, preserve_index=False), folder / "requests.parquet"
+        )
+        fit = self.fits["ttft"]
+        facts: dict[str, str | float] = {
+            key: value for key, value in self.summary().items() if isinstance(value, str | int)
+        }
+        facts |= {"held_out_median_error": fit.median_error, "held_out_p95_error": fit.p95_error}
+        write_profile(fit.time, facts, folder / "profile.toml")
+        title = "Time to first token on a real model: measured against predicted"
+        plot_validation(self.rows, fit, title, self.foot(), folder)
+
+
+def _hardware(device: torch.device, threads: int) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU, {threads} thread" + ("s" if threads > 1 else "")
+
+
+def prepare(
+    trace: str | Path,
+    *,
+    requests: int,
+    longest: int | None,
+    capacity: str | None,
+    backend: str,
+    device: str,
+    dtype: str | None,
+    threads: int,
+    repeats: int,
+    compare: int,
+    seed: int,
+    search: Iterable[str | Path] = (),
+) -> Setting:
+    """Load and reduce the trace, and make the model.
+
+    Args:
+        trace: a name in the catalogue or a file.
+        requests: only the first so many.
+        longest: tokens that the longest input is scaled down to; None: LONGEST_ON_CPU on a CPU, else as it is.
+        capacity: bytes; None: half of what a cache without limit would hold.
+        backend: as `open_backend` names them.
+        device: `cpu`, `cuda` ...
+        dtype: of the weights; None: the backend's own.
+        threads: of the CPU.
+        repeats: how often each prefill is timed.
+        compare: how many requests' logits are compared, evenly spread.
+        seed: of tokens and weights.
+        search: the user's catalogue folders.
+
+    Raises:
+        UsageError: a value that is not allowed.
+        UserError: a file that cannot be used, or a model that does not fit the memory.
+    """
+    torch.set_num_threads(threads)
+    whole = reduce_workload(load_trace(trace, search=search), requests, 1)
+    opened = open_backend(backend, device=device, dtype=dtype, seed=seed)
+    longest_input = int(whole.trace.input_tokens.max())
+    limit = longest or (LONGEST_ON_CPU if opened.device.type == "cpu" else longest_input)
+    workload = reduce_workload(whole, None, min(1, limit / longest_input))
+    model = model_of(opened)
+    capacity_bytes = (
+        parse_bytes(capacity) if capacity else max(1, unbounded_bytes(workload, model) // 2)
+    )
+    check_cache(opened.device, capacity_bytes, model.kv_bytes, int(workload.trace.depth.max()))
+    spread = np.linspace(0, workload.requests - 1, min(compare, workload.requests))
+    return Setting(
+        workload, opened, model, capacity_bytes, _hardware(opened.device, threads), repeats,
+        tuple(np.unique(spread.astype(int)).tolist()), seed,
+    )  # fmt: skip
+
+
+def measure(
+    setting: Setting,
+    policies: Sequence[str],
+    search: Iterable[str | Path] = (),
+    advance: Callable[[int], None] = lambda _: None,
+) -> Measurement:
+    """Replay the workload under each policy and fit the latency model to all of them together.
+
+    Raises:
+        UsageError: an unknown policy, one that cannot be followed, or too few requests for a fit.
+    """
+    chosen: list[Policy] = [load_policy(name, search)() for name in policies]
+    runs = {}
+    for policy in chosen:
+        runs[policy.name] = replay_on_model(
+            setting.workload, policy, setting.model, setting.capacity, setting.backend,
+            seed=setting.seed, compare=setting.compare, repeats=setting.repeats, advance=advance,
+        ).requests  # fmt: skip
+    rows = pool(runs)
+    try:
+        fits = {clock: fit_requests(rows, clock) for clock in CLOCKS}
+    except ValueError as error:
+        raise UsageError(
+            f"--requests {setting.workload.requests}: too few to fit ({error})"
+        ) from error
+    return Measurement(setting, with_predictions(rows, fits), fits)
