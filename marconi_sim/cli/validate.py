@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -29,8 +29,10 @@ def _print_measurement(measurement: Measurement) -> None:
     summary = measurement.summary()
     console.print(
         f"[bold]{summary['trace']}[/] on {summary['backend']} ({summary['dtype']}, {summary['hardware']})\n"
-        f"{summary['requests']:,} requests, tokens drawn at random; cache {format_bytes(summary['capacity_bytes'])},"
-        f" {format_bytes(summary['kv_bytes_per_token'])} of KV per token, {format_bytes(summary['state_bytes'])} per state"
+        f"{summary['requests']:,} requests, tokens drawn at random; cache"
+        f" {format_bytes(summary['capacity_bytes'])},"
+        f" {format_bytes(summary['kv_bytes_per_token'])} of KV per token,"
+        f" {format_bytes(summary['state_bytes'])} per state"
     )
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     table.add_column("policy")
@@ -169,7 +171,7 @@ def validate_ttft_command(
     search: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Replay a trace on a real model: is the time to first token what was predicted?
+    """Replay a trace on a real model and compare the time to first token with what was predicted.
 
     The simulator decides what is reused, kept and evicted; the model does it. Tokens are drawn at random, equal where
     the trace's sequences are equal. Needs the extra: pip install 'marconi-sim[torch]'.
@@ -296,10 +298,8 @@ def validate_exact_command(
 
         setting = prepare_exact(trace, policy, requests, longest, search)
     chosen = backends or BACKENDS
-    rows = []
     with progress("replaying", 3 * len(chosen) * setting.workload.requests, "requests") as advance:
-        for name in chosen:
-            rows.append(check_backend(setting, name, seed, advance))
+        rows = [check_backend(setting, name, seed, advance) for name in chosen]
     if as_json:
         import orjson
 

@@ -110,9 +110,11 @@ class Measurement:
         data, version = foot_of_traces([setting.workload], "marconi-sim validate-ttft")
         return [
             data + " Tokens are drawn at random, equal where the trace's sequences are equal.",
-            f"Configuration: {setting.backend.name}, {setting.backend.dtype}, random weights; {setting.hardware},"
-            f" torch {torch.__version__}; cache {format_bytes(setting.capacity)}; fastest of {setting.repeats} prefills;"
-            " no queueing. Prediction: overhead + FLOPs left / rate + restored bytes / rate, fitted to every other request.",
+            f"Configuration: {setting.backend.name}, {setting.backend.dtype}, random weights;"
+            f" {setting.hardware}, torch {torch.__version__}; cache"
+            f" {format_bytes(setting.capacity)}; fastest of {setting.repeats} prefills;"
+            " no queueing. Prediction: overhead + FLOPs left / rate + restored bytes / rate, fitted to every other"
+            " request.",
             version,
         ]
 
