@@ -4,8 +4,9 @@ Per head, with decay a_t = exp(A dt_t) and a state h of (width, N):
 
     h_t = a_t h_(t-1) + dt_t x_t B_t^T        y_t = h_t C_t
 
-Within a chunk, y is a masked matrix product (the "dual" form of Dao and Gu, arXiv 2405.21060, section 6); between chunks the
-states are passed on one by one. A state inside a chunk is the chunk's first state and the tokens up to there, each decayed.
+Within a chunk, y is a masked matrix product (the "dual" form of Dao and Gu, arXiv 2405.21060, section 6); between
+chunks the states are passed on one by one. A state inside a chunk is the chunk's first state and the tokens since, each
+decayed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def _scan(
     Args:
         inputs: (chunks, T, heads, width), dt_t x_t.
         steps: (chunks, T, heads), the logarithms A dt_t <= 0 of the decays.
-        B, C: (chunks, T, groups, N).
+        B: (chunks, T, groups, N).
+        C: as B.
         state: (heads, width, N), before the first token.
         cuts: positions from 1 to chunks x T.
 
@@ -36,7 +38,9 @@ def _scan(
     """
     chunks, T, heads, width = inputs.shape
     groups, N = B.shape[-2:]
-    decays = steps.cumsum(1).transpose(1, 2).contiguous()  # from before the chunk to t: (chunks, heads, T)
+    decays = (
+        steps.cumsum(1).transpose(1, 2).contiguous()
+    )  # from before the chunk to t: (chunks, heads, T)
     x = inputs.transpose(1, 2)  # (chunks, heads, T, width)
     B, C = B.transpose(1, 2), C.transpose(1, 2)  # (chunks, groups, T, N)
 
@@ -55,7 +59,9 @@ def _scan(
     for chunk in range(chunks):
         torch.addcmul(added[chunk], over_chunk[chunk], states[chunk], out=states[chunk + 1])
 
-    carried = C @ states[:-1].view(chunks, groups, -1, N).mT  # (chunks, groups, T, heads of it x width)
+    carried = (
+        C @ states[:-1].view(chunks, groups, -1, N).mT
+    )  # (chunks, groups, T, heads of it x width)
     carried = carried.view(chunks, groups, T, -1, width).transpose(2, 3)
     y.addcmul_(decays.exp()[..., None], carried.reshape(chunks, heads, T, width))
 
@@ -67,7 +73,9 @@ def _scan(
         tokens = (x[chunk, :, : t + 1] * weights[..., None]).transpose(1, 2)
         own = tokens.reshape(groups, -1, t + 1) @ B[chunk, :, : t + 1]
         found.append(
-            torch.addcmul(own.view(heads, width, N), upto[:, -1].exp()[:, None, None], states[chunk])
+            torch.addcmul(
+                own.view(heads, width, N), upto[:, -1].exp()[:, None, None], states[chunk]
+            )
         )
     return y.transpose(1, 2), states[-1], found
 
@@ -88,7 +96,8 @@ def scan(
         x: (tokens, heads, width).
         dt: (tokens, heads), >= 0.
         A: (heads,), < 0.
-        B, C: (tokens, groups, N); heads of a group, `heads / groups` that follow each other, share them.
+        B: (tokens, groups, N); the heads of a group, `heads / groups` that follow each other, share it.
+        C: as B.
         state: (heads, width, N), before the first token.
         cuts: numbers of tokens, from 1 to all, ascending.
         chunk: tokens of a chunk.
@@ -96,21 +105,21 @@ def scan(
     Returns:
         y (tokens, heads, width), and for each cut the state (heads, width, N) after that many tokens.
     """
-    tokens = len(x)
+    tokens, chunk = len(x), min(chunk, len(x))
     inputs, steps = x * dt[..., None], dt * A
     outputs, found = [], []
     for start in range(0, tokens, _CHUNKS_AT_ONCE * chunk):
         end = min(start + _CHUNKS_AT_ONCE * chunk, tokens)
         # A step of 0 that adds nothing: tokens of the padding leave the state alone.
         padding = -(end - start) % chunk
-        parts = [
+        in_chunks = (
             functional.pad(tensor[start:end], (0, 0) * (tensor.dim() - 1) + (0, padding)).unflatten(
                 0, (-1, chunk)
             )
             for tensor in (inputs, steps, B, C)
-        ]
+        )
         here = [cut - start for cut in cuts if start < cut <= end]
-        y, state, states = _scan(*parts, state, here)
+        y, state, states = _scan(*in_chunks, state=state, cuts=here)
         outputs.append(y.flatten(0, 1)[: end - start])
         found += states
     return torch.cat(outputs), found
