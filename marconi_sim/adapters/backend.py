@@ -1,7 +1,7 @@
 """The one interface to a model: prefill some tokens, from nothing or from a restored prefix.
 
-A prefix of p tokens is restored from two things that are kept apart: the KV of its p tokens, which can be cut and joined
-anywhere, and the recurrent state after exactly p tokens, which cannot.
+A prefix of p tokens is restored from two things that are kept apart: the KV of its p tokens, which can be cut and
+joined anywhere, and the recurrent state after exactly p tokens, which cannot.
 """
 
 from __future__ import annotations
@@ -12,8 +12,12 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-# Keys and values of every attention layer in turn, each (1, heads, tokens, width). A layer with latent attention (MLA) has
-# what its cache holds: one head, with the latent as keys and the rotary part as values.
+from marconi_sim.errors import UsageError, did_you_mean
+
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+
+# Keys and values of every attention layer in turn, each (1, heads, tokens, width). A layer with latent attention (MLA)
+# has what its cache holds: one head, with the latent as keys and the rotary part as values.
 KV = tuple[Tensor, ...]
 
 # The states of every recurrent layer in turn after one and the same token: its last convolution inputs
@@ -42,19 +46,16 @@ class Backend(Protocol):
         name: what it is, for reports.
         vocabulary: token ids are from [0, vocabulary).
         device: where its weights are, and the KV and states it returns.
-        dtype: of weights, KV and convolution inputs, as torch names it: "float32".
-        recurrent_dtype: of recurrent states.
-        conv_columns: columns of convolution inputs in a state: kernel - 1, or kernel where the cache keeps one more.
         config: the model's configuration in Hugging Face's layout.
+        storage: how KV and states are stored, as options of the accounting `exact`: `kv_dtype`, `conv_dtype` and
+            `state_dtype` as torch names them, `conv_columns` "kernel-1" or "kernel".
     """
 
     name: str
     vocabulary: int
     device: torch.device
-    dtype: str
-    recurrent_dtype: str
-    conv_columns: int
     config: Mapping[str, Any]
+    storage: Mapping[str, str]
 
     def prefill(
         self, tokens: Tensor, start: int, kv: KV | None, state: State | None, cuts: Sequence[int]
@@ -74,6 +75,37 @@ class Backend(Protocol):
             ValueError: arguments that contradict each other.
         """
         ...
+
+
+def find_device(name: str) -> torch.device:
+    """Return a device by name: "cpu", "cuda", "cuda:1" ...
+
+    Raises:
+        UsageError: an unknown one, or a GPU that is not there.
+    """
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"device '{name}': unknown, expected cpu, cuda or cuda:N") from None
+    if device.type not in ("cpu", "cuda"):
+        raise UsageError(f"device '{name}': not supported, expected cpu, cuda or cuda:N")
+    gpus = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= gpus:
+        raise UsageError(
+            f"device '{name}': torch {torch.__version__} finds {gpus} GPUs here; use cpu"
+        )
+    return device
+
+
+def find_dtype(name: str) -> torch.dtype:
+    """Return a dtype of weights by name.
+
+    Raises:
+        UsageError: one that is not in `DTYPES`.
+    """
+    if name not in DTYPES:
+        raise UsageError(f"dtype '{name}': unknown{did_you_mean(name, DTYPES)}")
+    return getattr(torch, name)
 
 
 def check_arguments(

@@ -1,13 +1,13 @@
-"""Shapes of the own hybrid model: layer for layer a Bamba, so that whatever reads Bamba's configuration reads them too."""
+"""Shapes of the own hybrid model: layer for layer a Bamba, so that what reads Bamba's configuration reads them too."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+from marconi_sim.adapters.backend import DTYPES
 from marconi_sim.errors import UsageError, did_you_mean
 
-DTYPES = ("float64", "float32", "bfloat16", "float16")
 NORM_EPSILON = 1e-5
 ROPE_BASE = 10_000.0
 
@@ -34,8 +34,8 @@ class HybridConfig:
         chunk: tokens that the scan takes at once; results depend on it by rounding only.
         dtype: of weights, KV and convolution inputs. Recurrent states are float32, or float64 with it.
         seed: of the random weights.
-        weight_scale: standard deviation of the matrices x sqrt(inputs). With 1, activations keep their size from layer to
-            layer; with 3, logits and attention scores are so large that a wrong state cannot hide.
+        weight_scale: standard deviation of the matrices x sqrt(inputs). With 1, activations keep their size from layer
+            to layer; with 3, logits and attention scores are so large that a wrong state cannot hide.
     """
 
     pattern: str

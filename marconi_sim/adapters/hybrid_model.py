@@ -1,8 +1,8 @@
 """An own hybrid model in plain torch: Mamba-2, attention with grouped queries, SwiGLU; on a CPU or a GPU, of any shape.
 
-It is the model that TTFT is measured on where nothing can be downloaded: weights are random by seed, timing does not depend
-on them. States at any positions come out of the one pass over the tokens, so a checkpoint costs no extra forward pass. The
-layers are Bamba's, weights have the names of its checkpoints, and the same weights give the logits of transformers' Bamba.
+It is the model that TTFT is measured on where nothing can be downloaded: weights are random by seed, timing does not
+depend on them. States at any positions come out of the one pass over the tokens: a checkpoint costs no pass more. The
+layers are Bamba's, weights have the names of its checkpoints, and give the same logits as in transformers' Bamba.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention.bias import causal_lower_right
 
-from marconi_sim.adapters.backend import KV, Prefilled, State, check_arguments
+from marconi_sim.adapters.backend import KV, Prefilled, State, check_arguments, find_device
 from marconi_sim.adapters.hybrid_config import NORM_EPSILON, ROPE_BASE, HybridConfig
 from marconi_sim.adapters.scan import scan
+
+_Layer = Mapping[str, Tensor]  # weights by their names without the layer
 
 _QUERIES_AT_ONCE = 256  # on a CPU, where the mask of a block of queries is a matrix
 
@@ -53,7 +55,8 @@ def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
     Args:
         q: (1, heads, new tokens, head_dim), the last of the tokens of k and v.
-        k, v: (1, KV heads, tokens, head_dim).
+        k: (1, KV heads, tokens, head_dim).
+        v: as k.
 
     Returns:
         (1, heads, new tokens, head_dim).
@@ -132,8 +135,11 @@ class HybridModel:
 
     Args:
         config: its shape.
-        device: "cpu", "cuda", "cuda:1" ...
+        device: as `find_device` takes it.
         weights: by the names of `HybridConfig.weight_shapes`; random ones by default.
+
+    Raises:
+        UserError: a device that is not there.
     """
 
     def __init__(
@@ -145,91 +151,91 @@ class HybridModel:
         self.shape = config
         self.name = f"own hybrid model {config.pattern}"
         self.vocabulary = config.vocabulary
-        self.device = torch.device(device)
-        self.dtype = config.dtype
-        self.recurrent_dtype = config.recurrent_dtype
-        self.conv_columns = config.conv_kernel - 1
+        self.device = find_device(device)
         self.config: dict[str, Any] = config.hugging_face()
+        self.storage = {
+            "kv_dtype": config.dtype,
+            "conv_dtype": config.dtype,
+            "state_dtype": config.recurrent_dtype,
+            "conv_columns": "kernel-1",
+        }
         weights = random_weights(config, self.device) if weights is None else weights
         self._weights = {name: weights[name].to(self.device) for name in config.weight_shapes()}
-        self._recurrent = getattr(torch, self.recurrent_dtype)
+        prefixes = [f"model.layers.{index}." for index in range(len(config.pattern))]
+        self._layers = [
+            {
+                name.removeprefix(prefix): weight
+                for name, weight in self._weights.items()
+                if name.startswith(prefix)
+            }
+            for prefix in prefixes
+        ]
+        self._recurrent = getattr(torch, config.recurrent_dtype)
 
     def _attention(
-        self, layer: str, x: Tensor, past: KV | None, rotations: tuple[Tensor, Tensor]
+        self, layer: _Layer, x: Tensor, past: KV | None, rotations: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, KV]:
         q, k, v = (
-            functional.linear(x, self._weights[f"{layer}.self_attn.{which}_proj.weight"])
+            functional.linear(x, layer[f"self_attn.{which}_proj.weight"])
             .view(1, len(x), -1, self.shape.head_dim)
             .transpose(1, 2)
             for which in "qkv"
         )
         q, k, v = _rotate(q, rotations), _rotate(k, rotations), v.contiguous()
-        keys, values = (k, v)
+        keys, values = k, v
         if past is not None:
             keys, values = (torch.cat(pair, dim=-2) for pair in zip(past, (k, v), strict=True))
         y = _attend(q, keys, values).transpose(1, 2).reshape(len(x), -1)
-        return functional.linear(y, self._weights[f"{layer}.self_attn.o_proj.weight"]), (k, v)
+        return functional.linear(y, layer["self_attn.o_proj.weight"]), (k, v)
 
     def _mamba(
-        self, layer: str, x: Tensor, past: State | None, cuts: Sequence[int]
+        self, layer: _Layer, x: Tensor, past: State | None, cuts: Sequence[int]
     ) -> tuple[Tensor, list[State]]:
         """Run a Mamba-2 mixer; `cuts` count from the first token of `x`."""
-        shape, weights = self.shape, self._weights
-        heads, width, groups, N = (
-            shape.ssm_heads,
-            shape.ssm_head_dim,
-            shape.ssm_groups,
-            shape.state_dim,
-        )
+        shape, exact = self.shape, self._recurrent
+        heads, groups, kept = shape.ssm_heads, shape.ssm_groups, shape.conv_kernel - 1
         if past is None:
-            conv = x.new_zeros(1, shape.conv_channels, self.conv_columns)
-            state = x.new_zeros(1, heads, width, N, dtype=self._recurrent)
+            conv = x.new_zeros(1, shape.conv_channels, kept)
+            state = x.new_zeros(1, heads, shape.ssm_head_dim, shape.state_dim, dtype=exact)
         else:
             conv, state = past
-        projected = functional.linear(x, weights[f"{layer}.mamba.in_proj.weight"])
-        gate, new_columns, dt = projected.split([shape.inner, shape.conv_channels, heads], dim=-1)
-        columns = torch.cat([conv[0].T, new_columns])
-        mixed = functional.silu(
-            _convolve(
-                columns.to(self._recurrent),
-                weights[f"{layer}.mamba.conv1d.weight"],
-                weights[f"{layer}.mamba.conv1d.bias"],
-            ),
-            inplace=True,
+        projected = functional.linear(x, layer["mamba.in_proj.weight"])
+        gate, columns, dt = projected.split([shape.inner, shape.conv_channels, heads], dim=-1)
+        columns = torch.cat([conv[0].T, columns])
+        # Cloned in any case: a single column is contiguous as it is, and would keep all columns alive.
+        convs = [
+            columns[cut : cut + kept].T[None].clone(memory_format=torch.contiguous_format)
+            for cut in cuts
+        ]
+
+        mixed = _convolve(
+            columns.to(exact), layer["mamba.conv1d.weight"], layer["mamba.conv1d.bias"]
         )
-        inputs, B, C = mixed.split([shape.inner, groups * N, groups * N], dim=-1)
-        inputs = inputs.unflatten(-1, (heads, width))
-        dt, dt_bias, A_log, D = (
-            tensor.to(self._recurrent)
-            for tensor in (
-                dt,
-                *(weights[f"{layer}.mamba.{which}"] for which in ("dt_bias", "A_log", "D")),
-            )
-        )
+        mixed = functional.silu(mixed, inplace=True)
+        widths = [shape.inner, groups * shape.state_dim, groups * shape.state_dim]
+        inputs, B, C = mixed.split(widths, dim=-1)
+        inputs = inputs.unflatten(-1, (heads, -1))
         y, states = scan(
             inputs,
-            functional.softplus(dt + dt_bias),
-            -A_log.exp(),
-            B.unflatten(-1, (groups, N)),
-            C.unflatten(-1, (groups, N)),
+            functional.softplus(dt.to(exact) + layer["mamba.dt_bias"].to(exact)),
+            -layer["mamba.A_log"].to(exact).exp(),
+            B.unflatten(-1, (groups, -1)),
+            C.unflatten(-1, (groups, -1)),
             state[0],
             cuts,
             shape.chunk,
         )
-        y = torch.addcmul(y, inputs, D[:, None]).flatten(1)
-        y = y * functional.silu(gate.to(self._recurrent))
-        y = functional.rms_norm(
-            y.unflatten(-1, (groups, -1)), (shape.inner // groups,), eps=NORM_EPSILON
-        ).flatten(1)
-        y = y.to(x.dtype) * weights[f"{layer}.mamba.norm.weight"]
-        out = functional.linear(y, weights[f"{layer}.mamba.out_proj.weight"])
-        after = [columns[cut : cut + self.conv_columns].T.contiguous()[None] for cut in cuts]
-        return out, [(conv, state[None]) for conv, state in zip(after, states, strict=True)]
+        y = torch.addcmul(y, inputs, layer["mamba.D"].to(exact)[:, None]).flatten(1)
+        y = (y * functional.silu(gate.to(exact))).unflatten(-1, (groups, -1))
+        y = functional.rms_norm(y, (y.shape[-1],), eps=NORM_EPSILON).flatten(1)
+        out = functional.linear(
+            y.to(x.dtype) * layer["mamba.norm.weight"], layer["mamba.out_proj.weight"]
+        )
+        return out, [(conv, state[None]) for conv, state in zip(convs, states, strict=True)]
 
-    def _feed_forward(self, layer: str, x: Tensor) -> Tensor:
+    def _feed_forward(self, layer: _Layer, x: Tensor) -> Tensor:
         gate, up, down = (
-            self._weights[f"{layer}.feed_forward.{which}_proj.weight"]
-            for which in ("gate", "up", "down")
+            layer[f"feed_forward.{which}_proj.weight"] for which in ("gate", "up", "down")
         )
         inner = functional.silu(functional.linear(x, gate), inplace=True)
         return functional.linear(inner.mul_(functional.linear(x, up)), down)
@@ -256,26 +262,21 @@ class HybridModel:
         pasts_kv, pasts_state = iter(kv or ()), iter(state or ())
         new_kv: list[Tensor] = []
         states: dict[int, list[Tensor]] = {cut: [] for cut in cuts}
-        for index, letter in enumerate(self.shape.pattern):
-            layer = f"model.layers.{index}"
-            mixer_input = _norm(x, self._weights[f"{layer}.input_layernorm.weight"])
+        for letter, layer in zip(self.shape.pattern, self._layers, strict=True):
+            normed = _norm(x, layer["input_layernorm.weight"])
             if letter == "A":
                 past = None if kv is None else (next(pasts_kv), next(pasts_kv))
-                mixed, own = self._attention(layer, mixer_input, past, rotations)
+                mixed, own = self._attention(layer, normed, past, rotations)
                 new_kv += own
             else:
                 past = None if state is None else (next(pasts_state), next(pasts_state))
-                mixed, after = self._mamba(layer, mixer_input, past, [cut - start for cut in cuts])
+                mixed, after = self._mamba(layer, normed, past, [cut - start for cut in cuts])
                 for cut, tensors in zip(cuts, after, strict=True):
                     states[cut] += tensors
             x = x + mixed
-            x = x + self._feed_forward(
-                layer, _norm(x, self._weights[f"{layer}.pre_ff_layernorm.weight"])
-            )
+            x = x + self._feed_forward(layer, _norm(x, layer["pre_ff_layernorm.weight"]))
         ends = [*cuts, *([] if cuts and cuts[-1] == end else [end])]
-        last = _norm(
-            x[[cut - start - 1 for cut in ends]], self._weights["model.final_layernorm.weight"]
-        )
+        last = _norm(x[[cut - start - 1 for cut in ends]], self._weights["model.final_layernorm.weight"])
         rows = functional.linear(last, self._weights["lm_head.weight"])
         return Prefilled(
             {cut: row.clone() for cut, row in zip(ends, rows, strict=True)},

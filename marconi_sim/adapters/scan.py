@@ -4,8 +4,9 @@ Per head, with decay a_t = exp(A dt_t) and a state h of (width, N):
 
     h_t = a_t h_(t-1) + dt_t x_t B_t^T        y_t = h_t C_t
 
-Within a chunk, y is a masked matrix product (the "dual" form of Dao and Gu, arXiv 2405.21060, section 6); between chunks the
-states are passed on one by one. A state inside a chunk is the chunk's first state and the tokens up to there, each decayed.
+Within a chunk, y is a masked matrix product (the "dual" form of Dao and Gu, arXiv 2405.21060, section 6); between
+chunks the states are passed on one by one. A state inside a chunk is the chunk's first state and the tokens since, each
+decayed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def _scan(
     Args:
         inputs: (chunks, T, heads, width), dt_t x_t.
         steps: (chunks, T, heads), the logarithms A dt_t <= 0 of the decays.
-        B, C: (chunks, T, groups, N).
+        B: (chunks, T, groups, N).
+        C: as B.
         state: (heads, width, N), before the first token.
         cuts: positions from 1 to chunks x T.
 
@@ -94,7 +96,8 @@ def scan(
         x: (tokens, heads, width).
         dt: (tokens, heads), >= 0.
         A: (heads,), < 0.
-        B, C: (tokens, groups, N); heads of a group, `heads / groups` that follow each other, share them.
+        B: (tokens, groups, N); the heads of a group, `heads / groups` that follow each other, share it.
+        C: as B.
         state: (heads, width, N), before the first token.
         cuts: numbers of tokens, from 1 to all, ascending.
         chunk: tokens of a chunk.
@@ -102,21 +105,21 @@ def scan(
     Returns:
         y (tokens, heads, width), and for each cut the state (heads, width, N) after that many tokens.
     """
-    tokens = len(x)
+    tokens, chunk = len(x), min(chunk, len(x))
     inputs, steps = x * dt[..., None], dt * A
     outputs, found = [], []
     for start in range(0, tokens, _CHUNKS_AT_ONCE * chunk):
         end = min(start + _CHUNKS_AT_ONCE * chunk, tokens)
         # A step of 0 that adds nothing: tokens of the padding leave the state alone.
         padding = -(end - start) % chunk
-        parts = [
+        in_chunks = (
             functional.pad(tensor[start:end], (0, 0) * (tensor.dim() - 1) + (0, padding)).unflatten(
                 0, (-1, chunk)
             )
             for tensor in (inputs, steps, B, C)
-        ]
+        )
         here = [cut - start for cut in cuts if start < cut <= end]
-        y, state, states = _scan(*parts, state, here)
+        y, state, states = _scan(*in_chunks, state=state, cuts=here)
         outputs.append(y.flatten(0, 1)[: end - start])
         found += states
     return torch.cat(outputs), found

@@ -1,0 +1,115 @@
+"""Is reuse exact? A prefill from a restored prefix against one from nothing, and wrong states that must be noticed.
+
+In float64, rounding leaves errors of 1e-14 to 1e-12 and wrong logic at least 1e-6, so a bound of 1e-9 tells them apart;
+float32 does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from marconi_sim.adapters.backend import Backend, State, join_kv, slice_kv
+
+EXACT = 1e-9  # largest error of a logit in float64
+NOTICED = 0.1  # smallest error of a logit that a wrong state must cause, with wide weights
+
+# Tokens after which logits are compared: a wrong state is forgotten with the tokens that follow. Two and not one: code
+# for a single token is often code of its own.
+_FRESH = 2
+
+
+@contextmanager
+def strict_float64() -> Iterator[None]:
+    """Make float32 mean float64 while the block runs.
+
+    Models of transformers compute norms, softmax, rotations and recurrences in float32 whatever their dtype is, which
+    hides errors up to 5e-5. Build the model in the block and run it there. It changes torch itself, for all threads.
+    """
+    names = ("float32", "float")
+    saved, cast = {name: getattr(torch, name) for name in names}, Tensor.float
+    for name in names:
+        setattr(torch, name, torch.float64)
+    Tensor.float = Tensor.double
+    try:
+        yield
+    finally:
+        for name, dtype in saved.items():
+            setattr(torch, name, dtype)
+        Tensor.float = cast
+
+
+def largest_error(logits: Tensor, expected: Tensor) -> float:
+    """Return the largest absolute difference, in float64; infinite where one is not a number."""
+    error = (logits.double() - expected.double()).abs().max().item()
+    return error if error == error else float("inf")
+
+
+class Exactness(NamedTuple):
+    """Largest absolute errors of a token's logits, against a prefill from nothing.
+
+    Attributes:
+        error: from the restored prefix, at the last token and soon after the prefix.
+        wrong_prefix: with the state of another prefix of the same length, soon after it.
+        state_before: with the state one token before the prefix's end.
+        state_after: with the state one token after it.
+    """
+
+    error: float
+    wrong_prefix: float
+    state_before: float
+    state_after: float
+
+    @property
+    def exact(self) -> bool:
+        """Whether the right state gives the right logits, and no wrong one does."""
+        return self.error < EXACT and min(self[1:]) > NOTICED
+
+
+def check_exactness(
+    backend: Backend, tokens: Tensor, position: int, pieces: Sequence[int] = ()
+) -> Exactness:
+    """Restore a prefix, prefill the rest, and compare with a prefill from nothing.
+
+    The KV comes from the prefill from nothing, cut where `pieces` says and joined again; the state from another pass.
+
+    Args:
+        backend: in float64 for `Exactness.exact`; one of transformers in `strict_float64`.
+        tokens: (n,), int64.
+        position: tokens of the prefix, from 2 to n - 1.
+        pieces: positions in (0, position), ascending, where the KV is cut.
+
+    Raises:
+        ValueError: a position that leaves no room for a state before it or tokens after it.
+    """
+    if not 2 <= position < len(tokens):
+        raise ValueError(f"position = {position}, expected 2 to {len(tokens) - 1}")
+    full = backend.prefill(tokens, 0, None, None, ())
+    soon = tokens[: position + _FRESH]
+    full_soon = backend.prefill(soon, 0, None, None, ())
+    bounds = [0, *pieces, position]
+    edges = [slice_kv(full.kv, a, b) for a, b in pairwise(bounds)]
+    around = (position - 1, position, position + 1)
+    states = backend.prefill(tokens[: position + 1], 0, None, None, around).states
+    # Another token everywhere: the next one in the vocabulary.
+    other = (tokens[:position] + 1) % backend.vocabulary
+    wrong = backend.prefill(other, 0, None, None, (position,)).states[position]
+
+    def error(state: State, of: Tensor, expected: Tensor) -> float:
+        rest = backend.prefill(of[position:], position, join_kv(edges), state, ())
+        return largest_error(rest.logits, expected)
+
+    return Exactness(
+        max(
+            error(states[position], tokens, full.logits),
+            error(states[position], soon, full_soon.logits),
+        ),
+        error(wrong, soon, full_soon.logits),
+        error(states[position - 1], soon, full_soon.logits),
+        error(states[position + 1], soon, full_soon.logits),
+    )
