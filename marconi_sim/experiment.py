@@ -14,7 +14,7 @@
 
     [[models]]                            # may be left out: hybrid-7b
     model = "hybrid-7b"
-    state_dimension = [16, 128]           # any number of the model file
+    state_dimension = [16, 128]           # any option of the model: `marconi_sim.model.vary`
 
     [[policies]]                          # like capacity, may be left out if every figure is of traces or models alone
     policy = "marconi"
@@ -153,7 +153,9 @@ def _trace(table: Table, path: Path, runs: bool) -> Grid:
 def _model(table: Table, path: Path) -> Grid:
     name = _name(table, "model", path)
     values = {
-        key: _values(table, key, (int,), "a whole number") for key in table.values if key != "model"
+        key: _values(table, key, (int, str), "a whole number or a word")
+        for key in table.values
+        if key != "model"
     }
     return Grid(name, values, table)
 

@@ -111,7 +111,7 @@ def test_model_is_shown(run: Run, name: str):
     facts = json.loads(run("show", "model", name, "--json")[1])
     assert facts["name"] == name
     assert facts["accounting"] == "paper"
-    assert facts["state_in_kv_tokens"] == facts["state_bytes"] / facts["kv_bytes_per_token"]
+    assert facts["tokens_per_state"] == facts["state_bytes"] / facts["kv_bytes_per_token"]
     assert set(facts["flops"]) == {"1000", "10000", "100000"}
 
 
@@ -128,7 +128,7 @@ def test_model_without_attention_is_shown(run: Run, tmp_path: Path):
     assert run("show", "model", path)[0] == 0
     facts = json.loads(run("show", "model", path, "--json")[1])
     assert facts["kv_bytes_per_token"] == 0
-    assert facts["state_in_kv_tokens"] is None
+    assert facts["tokens_per_state"] is None
 
 
 def test_trace_is_shown(run: Run):
