@@ -54,8 +54,8 @@ class Backend(Protocol):
     name: str
     vocabulary: int
     device: torch.device
-    config: Mapping[str, Any]
-    storage: Mapping[str, str]
+    config: dict[str, Any]
+    storage: dict[str, str]
 
     def prefill(
         self, tokens: Tensor, start: int, kv: KV | None, state: State | None, cuts: Sequence[int]

@@ -102,14 +102,14 @@ def check_exactness(
 
     def error(state: State, of: Tensor, expected: Tensor) -> float:
         rest = backend.prefill(of[position:], position, join_kv(edges), state, ())
-        return largest_error(rest.logits, expected)
+        return largest_error(rest.logits[len(of)], expected)
 
     return Exactness(
         max(
-            error(states[position], tokens, full.logits),
-            error(states[position], soon, full_soon.logits),
+            error(states[position], tokens, full.logits[len(tokens)]),
+            error(states[position], soon, full_soon.logits[len(soon)]),
         ),
-        error(wrong, soon, full_soon.logits),
-        error(states[position - 1], soon, full_soon.logits),
-        error(states[position + 1], soon, full_soon.logits),
+        error(wrong, soon, full_soon.logits[len(soon)]),
+        error(states[position - 1], soon, full_soon.logits[len(soon)]),
+        error(states[position + 1], soon, full_soon.logits[len(soon)]),
     )

@@ -276,7 +276,9 @@ class HybridModel:
             x = x + mixed
             x = x + self._feed_forward(layer, _norm(x, layer["pre_ff_layernorm.weight"]))
         ends = [*cuts, *([] if cuts and cuts[-1] == end else [end])]
-        last = _norm(x[[cut - start - 1 for cut in ends]], self._weights["model.final_layernorm.weight"])
+        last = _norm(
+            x[[cut - start - 1 for cut in ends]], self._weights["model.final_layernorm.weight"]
+        )
         rows = functional.linear(last, self._weights["lm_head.weight"])
         return Prefilled(
             {cut: row.clone() for cut, row in zip(ends, rows, strict=True)},

@@ -13,7 +13,6 @@ from marconi_sim.adapters.hybrid_model import HybridModel
 from marconi_sim.adapters.memory import check_weights
 from marconi_sim.errors import UsageError, UserError, did_you_mean
 from marconi_sim.model import ExactModel, read_config
-from marconi_sim.model.storage import CONV_COLUMNS
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
@@ -43,8 +42,8 @@ def open_backend(
     """Return a model that can continue a prefill.
 
     Args:
-        name: a shape of the own hybrid model; a family of transformers, for a tiny model; the path of a config.json, for
-            a model of its shape; or the folder of a checkpoint.
+        name: a shape of the own hybrid model; a family of transformers, for a tiny model; the path of a config.json,
+            for a model of its shape; or the folder of a checkpoint.
         device: `cpu`, `cuda`, `cuda:1` ...
         dtype: of the weights; None: the shape's own, float32 for those of transformers.
         seed: of random weights.
@@ -63,7 +62,8 @@ def open_backend(
     if name not in (*FAMILIES, *REFUSED) and not any(mark in name for mark in "/\\."):
         known = (*PRESETS, *FAMILIES)
         raise UsageError(
-            f"--backend {name}: unknown{did_you_mean(name, known)} (or the path of a config.json or of a checkpoint's folder)"
+            f"--backend {name}: unknown{did_you_mean(name, known)}"
+            " (or the path of a config.json or of a checkpoint's folder)"
         )
     from marconi_sim.adapters.transformers_model import load_transformers
 
@@ -76,21 +76,11 @@ def model_of(backend: Backend) -> ExactModel:
     Raises:
         UserError: they are not.
     """
-    read = read_config(backend.config, backend.name, backend.name)
-    model = read.with_options(
-        {
-            "kv_dtype": backend.dtype,
-            "conv_dtype": backend.dtype,
-            "state_dtype": backend.recurrent_dtype,
-        }
-    )
+    model = read_config(backend.config, backend.name, backend.name).with_options(backend.storage)
     measured = footprint(backend)
-    options = [model.with_options({"conv_columns": columns}) for columns in CONV_COLUMNS]
-    for option in options:
-        if (option.kv_bytes, option.state_bytes) == measured:
-            return option
-    counted = " or ".join(str(option.state_bytes) for option in options)
-    raise UserError(
-        f"backend '{backend.name}': a token has {measured.kv_bytes_per_token} bytes of KV, the accounting says"
-        f" {model.kv_bytes}; a state has {measured.state_bytes} bytes, the accounting says {counted}"
-    )
+    if (model.kv_bytes, model.state_bytes) != measured:
+        raise UserError(
+            f"backend '{backend.name}': {measured.kv_bytes_per_token} bytes of KV per token and"
+            f" {measured.state_bytes} per state, the accounting says {model.kv_bytes} and {model.state_bytes}"
+        )
+    return model

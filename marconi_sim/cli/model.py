@@ -114,7 +114,10 @@ def _flops(model: Model) -> Table:
     from rich.table import Table
 
     table = Table(
-        box=box.SIMPLE_HEAD, padding=(0, 1), title="FLOPs of a prefill (10^12)", title_justify="left"
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1),
+        title="FLOPs of a prefill (10^12)",
+        title_justify="left",
     )
     table.add_column("tokens", justify="right")
     for kind in _KINDS.values():
@@ -125,7 +128,10 @@ def _flops(model: Model) -> Table:
         total = sum(parts.values())
         table.add_row(
             f"{length:,}",
-            *(f"{parts[k] / 1e12:,.4g} {parts[k] / total:4.0%}" if parts[k] else "-" for k in _KINDS),
+            *(
+                f"{parts[k] / 1e12:,.4g} {parts[k] / total:4.0%}" if parts[k] else "-"
+                for k in _KINDS
+            ),
             f"{total / 1e12:,.4g}",
         )
     return table

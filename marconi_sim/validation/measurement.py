@@ -81,7 +81,7 @@ class Measurement:
             "requests": setting.workload.requests,
             "backend": setting.backend.name,
             "hardware": setting.hardware,
-            "dtype": setting.backend.dtype,
+            "dtype": setting.backend.storage["kv_dtype"],
             "kv_bytes_per_token": setting.model.kv_bytes,
             "state_bytes": setting.model.state_bytes,
             "capacity_bytes": setting.capacity,
@@ -110,7 +110,7 @@ class Measurement:
         data, version = foot_of_traces([setting.workload], "marconi-sim validate-ttft")
         return [
             data + " Tokens are drawn at random, equal where the trace's sequences are equal.",
-            f"Configuration: {setting.backend.name}, {setting.backend.dtype}, random weights;"
+            f"Configuration: {setting.backend.name}, {setting.backend.storage['kv_dtype']}, random weights;"
             f" {setting.hardware}, torch {torch.__version__}; cache"
             f" {format_bytes(setting.capacity)}; fastest of {setting.repeats} prefills;"
             " no queueing. Prediction: overhead + FLOPs left / rate + restored bytes / rate, fitted to every other"
@@ -140,7 +140,7 @@ class Measurement:
 
 def _hardware(device: torch.device, threads: int) -> str:
     if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
+        return str(torch.cuda.get_device_name(device))
     return f"CPU, {threads} thread" + ("s" if threads > 1 else "")
 
 
