@@ -47,15 +47,20 @@ class Backend(Protocol):
         vocabulary: token ids are from [0, vocabulary).
         device: where its weights are, and the KV and states it returns.
         config: the model's configuration in Hugging Face's layout.
-        storage: how KV and states are stored, as options of the accounting `exact`: `kv_dtype`, `conv_dtype` and
-            `state_dtype` as torch names them, `conv_columns` "kernel-1" or "kernel".
     """
 
     name: str
     vocabulary: int
     device: torch.device
     config: Mapping[str, Any]
-    storage: Mapping[str, str]
+
+    @property
+    def storage(self) -> Mapping[str, str]:
+        """How KV and states are stored, as options of the accounting `exact`.
+
+        `kv_dtype`, `conv_dtype` and `state_dtype` as torch names them, `conv_columns` "kernel-1" or "kernel".
+        """
+        ...
 
     def prefill(
         self, tokens: Tensor, start: int, kv: KV | None, state: State | None, cuts: Sequence[int]

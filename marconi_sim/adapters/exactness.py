@@ -29,7 +29,8 @@ def strict_float64() -> Iterator[None]:
     """Make float32 mean float64 while the block runs.
 
     Models of transformers compute norms, softmax, rotations and recurrences in float32 whatever their dtype is, which
-    hides errors up to 5e-5. Build the model in the block and run it there. It changes torch itself, for all threads.
+    hides errors up to 1e-4. Load the model before the block and run it in there: code that is first imported in the
+    block would keep the wrong dtypes for good. The block changes torch itself, for all threads.
     """
     names = ("float32", "float")
     saved, cast = {name: getattr(torch, name) for name in names}, Tensor.float
@@ -79,7 +80,7 @@ def check_exactness(
     The KV comes from the prefill from nothing, cut where `pieces` says and joined again; the state from another pass.
 
     Args:
-        backend: in float64 for `Exactness.exact`; one of transformers in `strict_float64`.
+        backend: in float64 for `Exactness.exact`, and inside `strict_float64` if it is one of transformers.
         tokens: (n,), int64.
         position: tokens of the prefix, from 2 to n - 1.
         pieces: positions in (0, position), ascending, where the KV is cut.

@@ -93,9 +93,15 @@ class TransformersModel:
             # bound both agree. Other families have no lower bound.
             if hasattr(module, "time_step_limit"):
                 module.time_step_limit = (0.0, module.time_step_limit[1])
-        if model.dtype == torch.float64 and hasattr(model, "set_experts_implementation"):
+        if model.dtype == torch.float64:
+            model.double()  # some weights are float32 whatever the model is
             model.set_experts_implementation("eager")  # the default has no float64
-        self._has, self.storage = self._probe()
+        self._has, _ = self._probe()
+
+    @property
+    def storage(self) -> dict[str, str]:
+        """How KV and states are stored (`Backend.storage`): measured anew, `strict_float64` changes it."""
+        return self._probe()[1]
 
     def _probe(self) -> tuple[list[tuple[bool, bool]], dict[str, str]]:
         """Find out by a prefill of one token which states there are (convolution, recurrent), and all dtypes."""
@@ -227,9 +233,12 @@ def load_transformers(
         seed: of random weights.
 
     Raises:
+        RuntimeError: called inside `exactness.strict_float64`.
         UserError: a family that cannot continue a prefill, with the reason; an unknown one; a sliding window; a file or
             folder that is no configuration or checkpoint; a device that is not there or an unknown dtype.
     """
+    if torch.float32 is torch.float64:
+        raise RuntimeError("load the model before the block of strict_float64")
     target, precision = find_device(device), find_dtype(dtype)
     if isinstance(source, Mapping):
         config = check_config(source, "configuration")
