@@ -134,8 +134,13 @@ def test_families_that_cannot_continue_are_refused(family):
         ({"model_type": None}, "key 'model_type' is missing, expected one of: bamba"),
         ({"sliding_window": 128}, "sliding_window = 128 is not supported: a sliding window keeps"),
         ({"layer_types": ["sliding_attention"]}, "layer type 'sliding_attention' is not supported"),
-        ({"hidden_size": "wide"}, "configuration: transformers cannot"),
-        ({"mamba_n_heads": 7}, "configuration: transformers cannot"),
+        ({"hidden_size": "wide"}, "configuration: transformers cannot make a model of it ("),
+        (
+            {"attn_layer_indices": []},
+            "transformers bamba, random weights: by its configuration no layer has",
+        ),
+        ({"model_type": "lfm2_moe", "layer_types": None}, "transformers cannot make a model of it"),
+        ({"mamba_n_heads": 7}, "configuration: transformers cannot make a model of it ("),
     ],
 )
 def test_configurations_that_are_refused(changes, message):
@@ -203,5 +208,6 @@ try:
 except UserError as error:
     print(error)
 """
-    assert f"needs {package}, which cannot be imported" in run(code)
-    assert "pip install 'marconi-sim[torch]'" in run(code)
+    printed = run(code)
+    assert f"needs {package}, which cannot be imported" in printed
+    assert "pip install 'marconi-sim[torch]'" in printed

@@ -27,7 +27,11 @@ from marconi_sim.adapters.exactness import (  # noqa: E402
     strict_float64,
 )
 from marconi_sim.adapters.hybrid_config import PRESETS, HybridConfig, preset  # noqa: E402
-from marconi_sim.adapters.hybrid_model import HybridModel  # noqa: E402
+from marconi_sim.adapters.hybrid_model import (  # noqa: E402
+    HybridModel,
+    attend_at_once,
+    attend_in_blocks,
+)
 from marconi_sim.adapters.scan import scan  # noqa: E402
 
 TINY = preset("tiny")
@@ -92,6 +96,21 @@ def test_a_prefix_ends_anywhere(model):
         for position in later:
             for ours, expected in zip(rest.states[position], full.states[position], strict=True):
                 assert largest_error(ours, expected) < EXACT
+
+
+@pytest.mark.parametrize(("new", "tokens"), [(1, 1), (1, 40), (40, 40), (300, 300), (300, 555)])
+def test_both_ways_to_attend_are_causal_attention(new, tokens):
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (
+        torch.randn(1, heads, count, 8, generator=generator, dtype=torch.float64)
+        for heads, count in ((4, new), (2, tokens), (2, tokens))
+    )
+    scores = torch.einsum("bkgqd,bksd->bkgqs", q.view(1, 2, 2, new, 8), k) / 8**0.5
+    ahead = torch.arange(tokens)[None] > torch.arange(tokens - new, tokens)[:, None]
+    weights = scores.masked_fill(ahead, -torch.inf).softmax(-1)
+    expected = torch.einsum("bkgqs,bksd->bkgqd", weights, v).reshape(1, 4, new, 8)
+    for attend in (attend_at_once, attend_in_blocks):
+        torch.testing.assert_close(attend(q, k, v), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_wrong_states_are_noticed(model):

@@ -72,6 +72,30 @@ class Exactness(NamedTuple):
         return self.error < EXACT and min(self[1:]) > NOTICED
 
 
+def wrong_states(backend: Backend, tokens: Tensor, position: int) -> tuple[State, State, State]:
+    """Return states that are wrong after the tokens [0, position).
+
+    Args:
+        backend: any.
+        tokens: (n,), int64.
+        position: tokens of the prefix, from 2 to n - 1.
+
+    Returns:
+        The state of another prefix of the same length; the state one token before; the state one token after.
+
+    Raises:
+        ValueError: a position that leaves no room for one before it or after it.
+    """
+    if not 2 <= position < len(tokens):
+        raise ValueError(f"position = {position}, expected 2 to {len(tokens) - 1}")
+    # Another token everywhere: the next one in the vocabulary.
+    other = (tokens[:position] + 1) % backend.vocabulary
+    wrong = backend.prefill(other, 0, None, None, (position,)).states[position]
+    before, after = position - 1, position + 1
+    states = backend.prefill(tokens[:after], 0, None, None, (before, after)).states
+    return wrong, states[before], states[after]
+
+
 def check_exactness(
     backend: Backend, tokens: Tensor, position: int, pieces: Sequence[int] = ()
 ) -> Exactness:
@@ -88,29 +112,16 @@ def check_exactness(
     Raises:
         ValueError: a position that leaves no room for a state before it or tokens after it.
     """
-    if not 2 <= position < len(tokens):
-        raise ValueError(f"position = {position}, expected 2 to {len(tokens) - 1}")
+    wrong = wrong_states(backend, tokens, position)
     full = backend.prefill(tokens, 0, None, None, ())
     soon = tokens[: position + _FRESH]
     full_soon = backend.prefill(soon, 0, None, None, ())
-    bounds = [0, *pieces, position]
-    edges = [slice_kv(full.kv, a, b) for a, b in pairwise(bounds)]
-    around = (position - 1, position, position + 1)
-    states = backend.prefill(tokens[: position + 1], 0, None, None, around).states
-    # Another token everywhere: the next one in the vocabulary.
-    other = (tokens[:position] + 1) % backend.vocabulary
-    wrong = backend.prefill(other, 0, None, None, (position,)).states[position]
+    edges = [slice_kv(full.kv, a, b) for a, b in pairwise([0, *pieces, position])]
+    state = backend.prefill(tokens[:position], 0, None, None, (position,)).states[position]
 
     def error(state: State, of: Tensor, expected: Tensor) -> float:
         rest = backend.prefill(of[position:], position, join_kv(edges), state, ())
         return largest_error(rest.logits, expected)
 
-    return Exactness(
-        max(
-            error(states[position], tokens, full.logits),
-            error(states[position], soon, full_soon.logits),
-        ),
-        error(wrong, soon, full_soon.logits),
-        error(states[position - 1], soon, full_soon.logits),
-        error(states[position + 1], soon, full_soon.logits),
-    )
+    errors = [error(state, tokens, full.logits), error(state, soon, full_soon.logits)]
+    return Exactness(max(errors), *(error(each, soon, full_soon.logits) for each in wrong))

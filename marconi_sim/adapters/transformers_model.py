@@ -106,6 +106,10 @@ class TransformersModel:
     def _probe(self) -> tuple[list[tuple[bool, bool]], dict[str, str]]:
         """Find out by a prefill of one token which states there are (convolution, recurrent), and all dtypes."""
         cache = transformers.DynamicCache(config=self._model.config)
+        if not list(_attention_layers(cache)):
+            raise UserError(
+                f"{self.name}: by its configuration no layer has attention, and transformers cannot continue such a model"
+            )
         with torch.no_grad():
             self._forward(torch.zeros(1, dtype=torch.int64, device=self.device), 0, cache)
         slots = list(_recurrent_slots(cache))
@@ -204,16 +208,18 @@ def _read_config(path: Path) -> dict[str, Any]:
 def _random(
     config: Mapping[str, Any], place: str, device: torch.device, dtype: torch.dtype, seed: int
 ) -> Any:
+    devices = [device] if device.type == "cuda" else []
     try:
         parsed = transformers.AutoConfig.for_model(**config)
+        with torch.random.fork_rng(devices), torch.device(device):
+            torch.manual_seed(seed)
+            return transformers.AutoModelForCausalLM.from_config(parsed, dtype=dtype)
+    except torch.OutOfMemoryError:
+        raise
     except (
         Exception
     ) as error:  # whatever its checks of a configuration raise is about the configuration
-        raise UserError(f"{place}: transformers cannot read it ({error})") from error
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices), torch.device(device):
-        torch.manual_seed(seed)
-        return transformers.AutoModelForCausalLM.from_config(parsed, dtype=dtype)
+        raise UserError(f"{place}: transformers cannot make a model of it ({error})") from error
 
 
 def load_transformers(
