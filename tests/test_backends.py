@@ -137,7 +137,7 @@ def test_families_that_cannot_continue_are_refused(family):
         ({"hidden_size": "wide"}, "configuration: transformers cannot make a model of it ("),
         (
             {"attn_layer_indices": []},
-            "transformers bamba, random weights: by its configuration no layer has",
+            "transformers bamba, random weights: no layer of its configuration has",
         ),
         ({"model_type": "lfm2_moe", "layer_types": None}, "transformers cannot make a model of it"),
         ({"mamba_n_heads": 7}, "configuration: transformers cannot make a model of it ("),

@@ -108,7 +108,7 @@ class TransformersModel:
         cache = transformers.DynamicCache(config=self._model.config)
         if not list(_attention_layers(cache)):
             raise UserError(
-                f"{self.name}: by its configuration no layer has attention, and transformers cannot continue such a model"
+                f"{self.name}: no layer of its configuration has attention, transformers cannot continue such a model"
             )
         with torch.no_grad():
             self._forward(torch.zeros(1, dtype=torch.int64, device=self.device), 0, cache)
