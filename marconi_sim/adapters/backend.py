@@ -38,6 +38,11 @@ class Prefilled(NamedTuple):
     kv: KV
     states: dict[int, State]
 
+    @property
+    def last_logits(self) -> Tensor:
+        """(vocabulary,), of the last token."""
+        return self.logits[max(self.logits)]
+
 
 class Backend(Protocol):
     """A model that can continue a prefill.
@@ -47,15 +52,20 @@ class Backend(Protocol):
         vocabulary: token ids are from [0, vocabulary).
         device: where its weights are, and the KV and states it returns.
         config: the model's configuration in Hugging Face's layout.
-        storage: how KV and states are stored, as options of the accounting `exact`: `kv_dtype`, `conv_dtype` and
-            `state_dtype` as torch names them, `conv_columns` "kernel-1" or "kernel".
     """
 
     name: str
     vocabulary: int
     device: torch.device
     config: dict[str, Any]
-    storage: dict[str, str]
+
+    @property
+    def storage(self) -> Mapping[str, str]:
+        """How KV and states are stored, as options of the accounting `exact`.
+
+        `kv_dtype`, `conv_dtype` and `state_dtype` as torch names them, `conv_columns` "kernel-1" or "kernel".
+        """
+        ...
 
     def prefill(
         self, tokens: Tensor, start: int, kv: KV | None, state: State | None, cuts: Sequence[int]

@@ -29,7 +29,8 @@ def strict_float64() -> Iterator[None]:
     """Make float32 mean float64 while the block runs.
 
     Models of transformers compute norms, softmax, rotations and recurrences in float32 whatever their dtype is, which
-    hides errors up to 5e-5. Build the model in the block and run it there. It changes torch itself, for all threads.
+    hides errors up to 1e-4. Load the model before the block and run it in there: code that is first imported in the
+    block would keep the wrong dtypes for good. The block changes torch itself, for all threads.
     """
     names = ("float32", "float")
     saved, cast = {name: getattr(torch, name) for name in names}, Tensor.float
@@ -71,6 +72,30 @@ class Exactness(NamedTuple):
         return self.error < EXACT and min(self[1:]) > NOTICED
 
 
+def wrong_states(backend: Backend, tokens: Tensor, position: int) -> tuple[State, State, State]:
+    """Return states that are wrong after the tokens [0, position).
+
+    Args:
+        backend: any.
+        tokens: (n,), int64.
+        position: tokens of the prefix, from 2 to n - 1.
+
+    Returns:
+        The state of another prefix of the same length; the state one token before; the state one token after.
+
+    Raises:
+        ValueError: a position that leaves no room for one before it or after it.
+    """
+    if not 2 <= position < len(tokens):
+        raise ValueError(f"position = {position}, expected 2 to {len(tokens) - 1}")
+    # Another token everywhere: the next one in the vocabulary.
+    other = (tokens[:position] + 1) % backend.vocabulary
+    wrong = backend.prefill(other, 0, None, None, (position,)).states[position]
+    before, after = position - 1, position + 1
+    states = backend.prefill(tokens[:after], 0, None, None, (before, after)).states
+    return wrong, states[before], states[after]
+
+
 def check_exactness(
     backend: Backend, tokens: Tensor, position: int, pieces: Sequence[int] = ()
 ) -> Exactness:
@@ -79,7 +104,7 @@ def check_exactness(
     The KV comes from the prefill from nothing, cut where `pieces` says and joined again; the state from another pass.
 
     Args:
-        backend: in float64 for `Exactness.exact`; one of transformers in `strict_float64`.
+        backend: in float64 for `Exactness.exact`, and inside `strict_float64` if it is one of transformers.
         tokens: (n,), int64.
         position: tokens of the prefix, from 2 to n - 1.
         pieces: positions in (0, position), ascending, where the KV is cut.
@@ -87,29 +112,17 @@ def check_exactness(
     Raises:
         ValueError: a position that leaves no room for a state before it or tokens after it.
     """
-    if not 2 <= position < len(tokens):
-        raise ValueError(f"position = {position}, expected 2 to {len(tokens) - 1}")
+    wrong = wrong_states(backend, tokens, position)
     full = backend.prefill(tokens, 0, None, None, ())
     soon = tokens[: position + _FRESH]
     full_soon = backend.prefill(soon, 0, None, None, ())
-    bounds = [0, *pieces, position]
-    edges = [slice_kv(full.kv, a, b) for a, b in pairwise(bounds)]
-    around = (position - 1, position, position + 1)
-    states = backend.prefill(tokens[: position + 1], 0, None, None, around).states
-    # Another token everywhere: the next one in the vocabulary.
-    other = (tokens[:position] + 1) % backend.vocabulary
-    wrong = backend.prefill(other, 0, None, None, (position,)).states[position]
+    edges = [slice_kv(full.kv, a, b) for a, b in pairwise([0, *pieces, position])]
+    state = backend.prefill(tokens[:position], 0, None, None, (position,)).states[position]
 
     def error(state: State, of: Tensor, expected: Tensor) -> float:
         rest = backend.prefill(of[position:], position, join_kv(edges), state, ())
-        return largest_error(rest.logits[len(of)], expected)
+        return largest_error(rest.last_logits, expected)
 
-    return Exactness(
-        max(
-            error(states[position], tokens, full.logits[len(tokens)]),
-            error(states[position], soon, full_soon.logits[len(soon)]),
-        ),
-        error(wrong, soon, full_soon.logits[len(soon)]),
-        error(states[position - 1], soon, full_soon.logits[len(soon)]),
-        error(states[position + 1], soon, full_soon.logits[len(soon)]),
-    )
+    whole, near = full.last_logits, full_soon.last_logits
+    errors = [error(state, tokens, whole), error(state, soon, near)]
+    return Exactness(max(errors), *(error(each, soon, near) for each in wrong))

@@ -22,7 +22,7 @@ from marconi_sim.adapters.scan import scan
 
 _Layer = Mapping[str, Tensor]  # weights by their names without the layer
 
-_QUERIES_AT_ONCE = 256  # on a CPU, where the mask of a block of queries is a matrix
+_QUERIES_AT_ONCE = 256
 
 # The range of step sizes that a Mamba-2 is initialised to: heads remember from a few to thousands of tokens.
 _STEP_RANGE = (1e-3, 1e-1)
@@ -50,8 +50,8 @@ def _rotate(x: Tensor, rotations: tuple[Tensor, Tensor]) -> Tensor:
     return torch.cat([turned, rest], dim=-1).contiguous()
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Causal attention of the last tokens.
+def attend_at_once(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal attention of the last tokens, by a kernel that needs no mask in memory: what a GPU has.
 
     Args:
         q: (1, heads, new tokens, head_dim), the last of the tokens of k and v.
@@ -61,24 +61,22 @@ def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     Returns:
         (1, heads, new tokens, head_dim).
     """
+    k, v = (tensor.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for tensor in (k, v))
+    mask = causal_lower_right(q.shape[-2], k.shape[-2])
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+def attend_in_blocks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Do as `attend_at_once`, a block of queries at a time with a mask of its own: what is fast on a CPU."""
     new, tokens = q.shape[-2], k.shape[-2]
-    if q.is_cuda:
-        repeats = q.shape[1] // k.shape[1]
-        k, v = (tensor.repeat_interleave(repeats, dim=1) for tensor in (k, v))
-        return functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=causal_lower_right(new, tokens)
-        )
     blocks = []
     for start in range(0, new, _QUERIES_AT_ONCE):
         end = min(start + _QUERIES_AT_ONCE, new)
         seen = tokens - new + end
         mask = torch.ones(end - start, seen, dtype=torch.bool).tril(seen - (end - start))
+        block = q[..., start:end, :], k[..., :seen, :], v[..., :seen, :]
         blocks.append(
-            functional.scaled_dot_product_attention(
-                *(q[..., start:end, :], k[..., :seen, :], v[..., :seen, :]),
-                attn_mask=mask,
-                enable_gqa=True,
-            )
+            functional.scaled_dot_product_attention(*block, attn_mask=mask, enable_gqa=True)
         )
     return torch.cat(blocks, dim=-2)
 
@@ -185,7 +183,8 @@ class HybridModel:
         keys, values = k, v
         if past is not None:
             keys, values = (torch.cat(pair, dim=-2) for pair in zip(past, (k, v), strict=True))
-        y = _attend(q, keys, values).transpose(1, 2).reshape(len(x), -1)
+        attend = attend_at_once if x.is_cuda else attend_in_blocks
+        y = attend(q, keys, values).transpose(1, 2).reshape(len(x), -1)
         return functional.linear(y, layer["self_attn.o_proj.weight"]), (k, v)
 
     def _mamba(

@@ -4,37 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
-
-from marconi_sim.adapters.backend import Backend, footprint
+from marconi_sim.adapters.backend import Backend, find_device, find_dtype, footprint
 from marconi_sim.adapters.families import FAMILIES, REFUSED
 from marconi_sim.adapters.hybrid_config import PRESETS
 from marconi_sim.adapters.hybrid_model import HybridModel
 from marconi_sim.adapters.memory import check_weights
 from marconi_sim.errors import UsageError, UserError, did_you_mean
 from marconi_sim.model import ExactModel, read_config
-
-DTYPES = ("float32", "float64", "bfloat16", "float16")
-
-
-def device_named(name: str) -> torch.device:
-    """Return a device that is there.
-
-    Raises:
-        UsageError: torch knows no such device, or sees none.
-    """
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise UsageError(f"--device {name}: unknown; write cpu, cuda or cuda:1") from error
-    if device.type not in ("cpu", "cuda"):
-        raise UsageError(f"--device {name}: not supported; write cpu, cuda or cuda:1")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UsageError(
-            f"--device {name}: torch {torch.__version__} sees {torch.cuda.device_count()} GPUs; write --device cpu"
-        )
-    return device
-
 
 def open_backend(
     name: str, *, device: str = "cpu", dtype: str | None = None, seed: int = 0
@@ -52,9 +28,9 @@ def open_backend(
         UsageError: an unknown name, device or dtype.
         UserError: a model that cannot be used, or does not fit the memory.
     """
-    target = device_named(device)
-    if dtype is not None and dtype not in DTYPES:
-        raise UsageError(f"--dtype {dtype}: unknown{did_you_mean(dtype, DTYPES)}")
+    target = find_device(device)
+    if dtype is not None:
+        find_dtype(dtype)
     if name in PRESETS:
         shape = replace(PRESETS[name], seed=seed, dtype=dtype or PRESETS[name].dtype)
         check_weights(target, shape.parameters, shape.dtype)

@@ -21,17 +21,17 @@ _CHUNKS_AT_ONCE = 16  # bounds the memory of the masked products, (chunks, heads
 
 
 def _scan(
-    inputs: Tensor, steps: Tensor, B: Tensor, C: Tensor, state: Tensor, cuts: Sequence[int]
+    state: Tensor, cuts: Sequence[int], inputs: Tensor, steps: Tensor, B: Tensor, C: Tensor
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     """Scan whole chunks.
 
     Args:
+        state: (heads, width, N), before the first token.
+        cuts: positions from 1 to chunks x T.
         inputs: (chunks, T, heads, width), dt_t x_t.
         steps: (chunks, T, heads), the logarithms A dt_t <= 0 of the decays.
         B: (chunks, T, groups, N).
         C: as B.
-        state: (heads, width, N), before the first token.
-        cuts: positions from 1 to chunks x T.
 
     Returns:
         y (chunks, T, heads, width), the last state and the states at the cuts.
@@ -119,7 +119,7 @@ def scan(
             for tensor in (inputs, steps, B, C)
         )
         here = [cut - start for cut in cuts if start < cut <= end]
-        y, state, states = _scan(*in_chunks, state=state, cuts=here)
+        y, state, states = _scan(state, here, *in_chunks)
         outputs.append(y.flatten(0, 1)[: end - start])
         found += states
     return torch.cat(outputs), found

@@ -93,13 +93,23 @@ class TransformersModel:
             # bound both agree. Other families have no lower bound.
             if hasattr(module, "time_step_limit"):
                 module.time_step_limit = (0.0, module.time_step_limit[1])
-        if model.dtype == torch.float64 and hasattr(model, "set_experts_implementation"):
+        if model.dtype == torch.float64:
+            model.double()  # some weights are float32 whatever the model is
             model.set_experts_implementation("eager")  # the default has no float64
-        self._has, self.storage = self._probe()
+        self._has, _ = self._probe()
+
+    @property
+    def storage(self) -> dict[str, str]:
+        """How KV and states are stored (`Backend.storage`): measured anew, `strict_float64` changes it."""
+        return self._probe()[1]
 
     def _probe(self) -> tuple[list[tuple[bool, bool]], dict[str, str]]:
         """Find out by a prefill of one token which states there are (convolution, recurrent), and all dtypes."""
         cache = transformers.DynamicCache(config=self._model.config)
+        if not list(_attention_layers(cache)):
+            raise UserError(
+                f"{self.name}: no layer of its configuration has attention, transformers cannot continue such a model"
+            )
         with torch.no_grad():
             self._forward(torch.zeros(1, dtype=torch.int64, device=self.device), 0, cache)
         slots = list(_recurrent_slots(cache))
@@ -198,16 +208,18 @@ def _read_config(path: Path) -> dict[str, Any]:
 def _random(
     config: Mapping[str, Any], place: str, device: torch.device, dtype: torch.dtype, seed: int
 ) -> Any:
+    devices = [device] if device.type == "cuda" else []
     try:
         parsed = transformers.AutoConfig.for_model(**config)
+        with torch.random.fork_rng(devices), torch.device(device):
+            torch.manual_seed(seed)
+            return transformers.AutoModelForCausalLM.from_config(parsed, dtype=dtype)
+    except torch.OutOfMemoryError:
+        raise
     except (
         Exception
     ) as error:  # whatever its checks of a configuration raise is about the configuration
-        raise UserError(f"{place}: transformers cannot read it ({error})") from error
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices), torch.device(device):
-        torch.manual_seed(seed)
-        return transformers.AutoModelForCausalLM.from_config(parsed, dtype=dtype)
+        raise UserError(f"{place}: transformers cannot make a model of it ({error})") from error
 
 
 def load_transformers(
@@ -227,9 +239,12 @@ def load_transformers(
         seed: of random weights.
 
     Raises:
+        RuntimeError: called inside `exactness.strict_float64`.
         UserError: a family that cannot continue a prefill, with the reason; an unknown one; a sliding window; a file or
             folder that is no configuration or checkpoint; a device that is not there or an unknown dtype.
     """
+    if torch.float32 is torch.float64:
+        raise RuntimeError("load the model before the block of strict_float64")
     target, precision = find_device(device), find_dtype(dtype)
     if isinstance(source, Mapping):
         config = check_config(source, "configuration")

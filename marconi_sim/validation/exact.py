@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from marconi_sim.adapters.backend import Backend
 from marconi_sim.adapters.exactness import EXACT, NOTICED, strict_float64
@@ -130,6 +131,7 @@ def prepare_exact(
         UsageError: an unknown name, or a value that is not allowed.
         UserError: a file that cannot be used.
     """
+    torch.set_num_threads(1)  # the models are too small for more
     search = tuple(search)
     whole = reduce_workload(load_trace(trace, search=search), requests, 1)
     scale = min(1, longest / int(whole.trace.input_tokens.max()))
@@ -145,8 +147,8 @@ def check_backend(
         UsageError: an unknown backend.
         UserError: a family that is refused, or bytes that differ.
     """
+    backend = open_backend(name, dtype="float64", seed=seed)
     with strict_float64():
-        backend = open_backend(name, dtype="float64", seed=seed)
         model = model_of(backend)
         capacity = int(unbounded_bytes(setting.workload, model) * _FILLED)
         return replay_exactly(
