@@ -12,6 +12,7 @@ from marconi_sim.adapters.memory import check_weights
 from marconi_sim.errors import UsageError, UserError, did_you_mean
 from marconi_sim.model import ExactModel, read_config
 
+
 def open_backend(
     name: str, *, device: str = "cpu", dtype: str | None = None, seed: int = 0
 ) -> Backend:
