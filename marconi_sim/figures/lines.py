@@ -14,11 +14,6 @@ from marconi_sim.figures.words import quantity, trace_text, x_number, y_quantity
 _LOGARITHMIC = 8  # times the smallest x is the largest
 
 
-def panels(rows: Rows, figure: Figure) -> int:
-    """Return how many panels the figure needs."""
-    return int(rows_of(rows, figure).trace.nunique())
-
-
 def draw(page: Page, rows: Rows, figure: Figure) -> None:
     """Draw a line per series; where several runs share an x, their mean, and a band from lowest to highest."""
     frame = rows_of(rows, figure)
