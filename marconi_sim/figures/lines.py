@@ -33,10 +33,7 @@ def draw(page: Page, rows: Rows, figure: Figure) -> None:
         for label in figure.series:
             found = of_trace[of_trace.label == label].groupby("x").y.agg(["mean", "min", "max"])
             look = styles[label]
-            axes.plot(
-                found.index, found["mean"], color=look.colour, marker=look.marker,
-                linestyle=look.line, label=label,
-            )  # fmt: skip
+            axes.plot(found.index, found["mean"], label=label, **look.of_line())
             if (found["max"] > found["min"]).any():
                 axes.fill_between(
                     found.index,

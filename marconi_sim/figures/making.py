@@ -168,6 +168,8 @@ def draw_of_runs(rows: Rows, figure: Figure, folder: Path) -> list[Path]:
     foot = foot_of_sweep(frame, rows.facts, _file(experiment), latency)
     if figure.kind == "box":
         foot.insert(0, box.NOTE)
+    if figure.kind == "lengths":
+        foot.insert(0, lengths.NOTE)
     of_traces = figure.kind in ("lines", "blocks")
     panels = frame.trace.nunique() if of_traces else 1
     with page(
