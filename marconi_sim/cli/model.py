@@ -27,7 +27,7 @@ def summary(model: Model) -> dict[str, Any]:
 
 def model_facts(model: Model) -> dict[str, Any]:
     """Return everything as plain values."""
-    facts = {
+    facts: dict[str, Any] = {
         "name": model.name,
         "title": model.title,
         "source": model.source,
@@ -73,15 +73,14 @@ def _doubts(model: Model) -> dict[str, str]:
 
 
 def _costs(model: Model) -> dict[str, str]:
-    exact = isinstance(model, ExactModel)
     kv, state = _bytes(model.kv_bytes), _bytes(model.state_bytes)
-    if exact and model.kv_bytes:
+    if isinstance(model, ExactModel) and model.kv_bytes:
         kv += f", {format_bytes(model.kv_bytes_of_layer)} in each of {model.layers()['attention']} layers"
     if model.tokens_per_state is not None:
         state += f" = KV of {model.tokens_per_state:,.0f} tokens"
-    if exact and model.state_bytes:
+    if isinstance(model, ExactModel) and model.state_bytes:
         state += f", {format_bytes(model.state_bytes_of_layer)} in each of {model.layers()['ssm']} layers"
-    if exact and model.storage.tensor_parallel > 1:
+    if isinstance(model, ExactModel) and model.storage.tensor_parallel > 1:
         each = f", on each of {model.storage.tensor_parallel} GPUs"
         kv, state = kv + each, state + each
     return {"KV per token": kv, "one recurrent state": state if model.state_bytes else "none"}
@@ -94,7 +93,7 @@ def _vllm(model: ExactModel) -> str:
     of = groups(model)
     text = f"blocks of {block:,} tokens before the backend's rounding"
     if of.recurrent:
-        text += f"; {of.attention} group{'s' * (of.attention > 1)} of attention layers, {of.recurrent} of recurrent ones"
+        text += f"; {of.attention} + {of.recurrent} groups of attention and recurrent layers"
     return text
 
 
@@ -114,7 +113,10 @@ def _flops(model: Model) -> Table:
     from rich.table import Table
 
     table = Table(
-        box=box.SIMPLE_HEAD, padding=(0, 1), title="FLOPs of a prefill (10^12)", title_justify="left"
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1),
+        title="FLOPs of a prefill (10^12)",
+        title_justify="left",
     )
     table.add_column("tokens", justify="right")
     for kind in _KINDS.values():
@@ -125,7 +127,10 @@ def _flops(model: Model) -> Table:
         total = sum(parts.values())
         table.add_row(
             f"{length:,}",
-            *(f"{parts[k] / 1e12:,.4g} {parts[k] / total:4.0%}" if parts[k] else "-" for k in _KINDS),
+            *(
+                f"{parts[k] / 1e12:,.4g} {parts[k] / total:4.0%}" if parts[k] else "-"
+                for k in _KINDS
+            ),
             f"{total / 1e12:,.4g}",
         )
     return table

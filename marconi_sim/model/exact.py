@@ -51,6 +51,7 @@ from marconi_sim.model.storage import (
     check_storage_option,
 )
 from marconi_sim.toml_document import Document, Table
+from marconi_sim.units import counted
 
 TABLES: dict[str, type[Layers]] = {
     "attention": Attention,
@@ -159,10 +160,9 @@ class ExactModel(Model):
             check_storage_option(key, value, place)
         parts = self.parts
         if "active_experts" in changes:
+            active = changes["active_experts"]
             parts = tuple(
-                _with_active(part, changes["active_experts"], place)
-                if isinstance(part, MoE)
-                else part
+                replace(part, active_experts=active) if isinstance(part, MoE) else part
                 for part in parts
             )
         changed = replace(self, storage=replace(self.storage, **stored), parts=parts)
@@ -178,6 +178,8 @@ class ExactModel(Model):
         check_storage(self.storage, place)
         try:
             for part in self.parts:
+                if isinstance(part, MoE):
+                    _check_active(part.active_experts, part.experts)
                 part.kv_bytes(self.storage)
                 part.state_bytes(self.storage)
         except UserError as error:
@@ -204,15 +206,12 @@ def _word(part: Layers, one: Field[Any]) -> str:
     name = one.name.replace("_", " ")
     if type(value) is bool:
         return name if value else f"not {name}"
-    return f"{value:,} layers" if name == "layers" else f"{name} {value:,}"
+    return counted(value, "layer") if name == "layers" else f"{name} {value:,}"
 
 
-def _with_active(part: MoE, value: Any, place: str) -> MoE:
-    if type(value) is not int or not 1 <= value <= part.experts:
-        raise UserError(
-            f"{place}: active_experts = {value!r}, expected a whole number from 1 to {part.experts}"
-        )
-    return replace(part, active_experts=value)
+def _check_active(value: Any, experts: int) -> None:
+    if type(value) is not int or not 1 <= value <= experts:
+        raise UserError(f"active_experts = {value!r}, expected a whole number from 1 to {experts}")
 
 
 def _read_part(table: Table, kind: type[Layers]) -> Layers:
@@ -230,10 +229,7 @@ def _read_part(table: Table, kind: type[Layers]) -> Layers:
                 f"{table.place(one.name)}: {one.name} = {value!r}, expected a whole number from {low} to {LARGEST}"
             )
         values[one.name] = value
-    part = kind(**values)
-    if isinstance(part, MoE):
-        _with_active(part, part.active_experts, table.place("active_experts"))
-    return part
+    return kind(**values)
 
 
 def _read_unverified(document: Document) -> tuple[str, ...]:

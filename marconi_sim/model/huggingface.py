@@ -54,7 +54,7 @@ def read_config(config: Mapping[str, Any], name: str, place: str | Path) -> Exac
     parts = tuple(part for part in FAMILIES[family](reader) if part.layers)
     for part in parts:
         if part.layers < 0:
-            raise reader.problem(f"{-part.layers} layers too many are of a special kind")
+            raise reader.problem("more layers of one kind than there are layers")
     dtype = reader.dtype(*_DTYPE)
     if dtype is None:
         dtype = Storage().kv_dtype
