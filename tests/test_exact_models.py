@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import REPOSITORY
 
 import marconi_sim as ms
 from marconi_sim.core.shape import prefill_flops
@@ -268,6 +270,16 @@ def test_a_replay_with_an_exact_model():
 def test_the_published_code_has_no_such_accounting():
     with pytest.raises(UsageError, match="its accounting is 'exact', and the published code"):
         ms.simulate("taubench", policy="marconi", model="qwen3.5-4b", rules="artifact")
+
+
+def test_the_page_of_models_is_up_to_date():
+    spec = importlib.util.spec_from_file_location(
+        "models_page", REPOSITORY / "docs" / "models_page.py"
+    )
+    page = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(page)
+    text = page.PAGE.read_text("utf-8")
+    assert page.renewed(text, "models", page.registry()) == text
 
 
 # --- files ---

@@ -108,6 +108,10 @@ def _grid(rows: dict[str, str]) -> Table:
     return grid
 
 
+def _tera(count: float) -> str:
+    return f"{count / 1e12:,.0f}" if count >= 1e15 else f"{count / 1e12:.4g}"
+
+
 def _flops(model: Model) -> Table:
     from rich import box
     from rich.table import Table
@@ -127,11 +131,8 @@ def _flops(model: Model) -> Table:
         total = sum(parts.values())
         table.add_row(
             f"{length:,}",
-            *(
-                f"{parts[k] / 1e12:,.4g} {parts[k] / total:4.0%}" if parts[k] else "-"
-                for k in _KINDS
-            ),
-            f"{total / 1e12:,.4g}",
+            *(f"{_tera(parts[k])} {parts[k] / total:4.0%}" if parts[k] else "-" for k in _KINDS),
+            _tera(total),
         )
     return table
 
