@@ -1,7 +1,7 @@
-"""Renew the tables of docs/models.md: python docs/models_page.py [FIGURES_FOLDER/data/real-models.parquet].
+"""Renew the tables of docs/models.md: python docs/models_page.py [FOLDER/data/real-models.parquet].
 
-The table of models comes from the shipped files, that of the finding from the sweep behind the figures real-models-5 and
-real-models-20 (`marconi-sim figures real-models`).
+The table of models comes from the shipped files, that of the finding from the sweep behind the figures of the experiment
+real-models (`marconi-sim figures real-models --out FOLDER`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ BLOCKS = "vllm+ of any block"
 def registry() -> str:
     """Return the table of shipped models with exact accounting, by what a state costs."""
     lines = [
-        "| model | attention + recurrent layers | kind | KV per token, bytes | one state, MB | a state costs, tokens of KV"
-        " | vLLM's block, tokens | its groups | unverified |",
+        "| model | attention + recurrent layers | kind | KV per token, bytes | one state, MB"
+        " | a state costs, tokens of KV | vLLM's block, tokens | its groups | unverified |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     found = [load_model(name) for name in models()]
@@ -36,7 +36,7 @@ def registry() -> str:
     for model in sorted(exact, key=lambda one: (one.tokens_per_state or 0, one.name)):
         layers, of = model.layers(), groups(model)
         kind = list(model.describe())[1] if model.recurrent else "-"
-        keys = ", ".join(f"`{text.split(' = ')[0]}`" for text in model.unverified[:-1])
+        keys = ", ".join(f"`{text.split(' = ')[0]}`" for text in model.unverified)
         lines.append(
             f"| `{model.name}` | {layers['attention']} + {layers['ssm']} | {kind} | {model.kv_bytes:,}"
             f" | {model.state_bytes / 1e6:,.4g} | {model.tokens_per_state:,.0f} | {block_tokens(model):,}"

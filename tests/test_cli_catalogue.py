@@ -138,7 +138,7 @@ def test_an_exact_model_with_options(run: Run):
     options = ["--model-option", "kv_dtype=fp8", "--model-option", "draft_tokens=3"]
     out = " ".join(run("show", "model", "qwen3.5-27b", *options)[1].split())
     assert "kv_dtype=fp8" in out
-    assert "32.77 KB (32,768 bytes), 2.048 KB in each of 16 layers" in out
+    assert "32.77 KB (32,768 bytes); 2.048 KB in each of 16 layers" in out
     assert "blocks of 1,600 tokens" in out
     assert "1 + 3 groups" in out
     facts = json.loads(run("show", "model", "qwen3.5-27b", *options, "--json")[1])

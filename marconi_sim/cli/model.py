@@ -44,6 +44,7 @@ def model_facts(model: Model) -> dict[str, Any]:
             "vllm_block_tokens": block_tokens(model),
             "vllm_groups": groups(model)._asdict(),
             "unverified": list(model.unverified),
+            "unverified_because": model.unverified_because,
             "notes": list(model.notes),
         }
     return facts
@@ -51,6 +52,10 @@ def model_facts(model: Model) -> dict[str, Any]:
 
 def _bytes(count: int) -> str:
     return f"{format_bytes(count)} ({count:,} bytes)"
+
+
+def _each(count: int, layers: int) -> str:
+    return f"; {format_bytes(count)} in each of {layers} layers" if layers > 1 else ""
 
 
 def _structure(model: Model) -> dict[str, str]:
@@ -65,8 +70,8 @@ def _doubts(model: Model) -> dict[str, str]:
         return {}
     found = {}
     if model.unverified:
-        *keys, why = model.unverified
-        found["[yellow]unverified[/]"] = f"[yellow]{', '.join(keys)}[/] ({why})"
+        keys = ", ".join(model.unverified)
+        found["[yellow]unverified[/]"] = f"[yellow]{keys}[/] ({model.unverified_because})"
     if model.notes:
         found["[yellow]note[/]"] = " ".join(model.notes)
     return found
@@ -75,11 +80,11 @@ def _doubts(model: Model) -> dict[str, str]:
 def _costs(model: Model) -> dict[str, str]:
     kv, state = _bytes(model.kv_bytes), _bytes(model.state_bytes)
     if isinstance(model, ExactModel) and model.kv_bytes:
-        kv += f", {format_bytes(model.kv_bytes_of_layer)} in each of {model.layers()['attention']} layers"
+        kv += _each(model.kv_bytes_of_layer, model.layers()["attention"])
     if model.tokens_per_state is not None:
         state += f" = KV of {model.tokens_per_state:,.0f} tokens"
     if isinstance(model, ExactModel) and model.state_bytes:
-        state += f", {format_bytes(model.state_bytes_of_layer)} in each of {model.layers()['ssm']} layers"
+        state += _each(model.state_bytes_of_layer, model.layers()["ssm"])
     if isinstance(model, ExactModel) and model.storage.tensor_parallel > 1:
         each = f", on each of {model.storage.tensor_parallel} GPUs"
         kv, state = kv + each, state + each

@@ -76,7 +76,7 @@ class ExactModel(Model):
         hidden_size: elements of a token between layers.
         parts: its layers; at most one kind of attention and one of recurrent layers.
         storage: how KV and states are stored.
-        unverified: `key = value` of what nobody has checked.
+        unverified: `key = value` of what nobody has checked, and why in `unverified_because`.
         notes: what a reader of the model's file had to assume or leave out, a sentence each.
     """
 
@@ -84,6 +84,7 @@ class ExactModel(Model):
     parts: tuple[Layers, ...]
     storage: Storage = field(default_factory=Storage)
     unverified: tuple[str, ...] = ()
+    unverified_because: str = ""
     notes: tuple[str, ...] = ()
     accounting: ClassVar[str] = "exact"
 
@@ -232,10 +233,10 @@ def _read_part(table: Table, kind: type[Layers]) -> Layers:
     return kind(**values)
 
 
-def _read_unverified(document: Document) -> tuple[str, ...]:
+def _read_unverified(document: Document) -> dict[str, Any]:
     """Return the keys under `unverified` with their values, and why they are there."""
     if "unverified" not in document.values:
-        return ()
+        return {}
     found = []
     for key in document.take("unverified", list):
         table, _, name = str(key).rpartition(".")
@@ -245,7 +246,8 @@ def _read_unverified(document: Document) -> tuple[str, ...]:
                 f"{document.place('unverified')}: unverified: no key '{key}' in this file"
             )
         found.append(f"{key} = {values[name]}")
-    return (*found, document.take("unverified_because", str))
+    why = document.take("unverified_because", str)
+    return {"unverified": tuple(found), "unverified_because": why}
 
 
 def read_exact_model(document: Document) -> ExactModel:
@@ -273,7 +275,7 @@ def read_exact_model(document: Document) -> ExactModel:
             )
     model = ExactModel(
         document.path.stem, document.path, title, source, hidden, parts,
-        unverified=_read_unverified(document),
+        **_read_unverified(document),
     )  # fmt: skip
     model.check(str(document.path))
     return model

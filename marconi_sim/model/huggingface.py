@@ -68,7 +68,7 @@ def read_config(config: Mapping[str, Any], name: str, place: str | Path) -> Exac
         name=name,
         path=Path(place),
         title=f"{name}, a {family} model",
-        source=f"its configuration, {place}",
+        source="a Hugging Face configuration",
         hidden_size=hidden,
         parts=parts,
         storage=replace(Storage(), kv_dtype=dtype, conv_dtype=dtype, state_dtype=state),
