@@ -1,7 +1,7 @@
 """Renew the tables of docs/models.md: python docs/models_page.py [FOLDER/data/real-models.parquet].
 
-The table of models comes from the shipped files, that of the finding from the sweep behind the figures of the experiment
-real-models (`marconi-sim figures real-models --out FOLDER`).
+The table of models comes from the shipped files, that of the finding from the sweep behind the figures of
+the experiment real-models (`marconi-sim figures real-models --out FOLDER`).
 """
 
 from __future__ import annotations
