@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from marconi_sim.errors import UsageError, UserError
-    from marconi_sim.model import Model, load_model
+    from marconi_sim.model import Model, load_model, read_config, vary
     from marconi_sim.policy.load import load_policy
     from marconi_sim.result import Result
     from marconi_sim.simulation import simulate
@@ -34,8 +34,10 @@ _PUBLIC = {
     "load_model": "marconi_sim.model",
     "load_policy": "marconi_sim.policy.load",
     "load_trace": "marconi_sim.trace.load",
+    "read_config": "marconi_sim.model",
     "simulate": "marconi_sim.simulation",
     "sweep": "marconi_sim.sweeping",
+    "vary": "marconi_sim.model",
 }
 
 __all__ = [
@@ -48,8 +50,10 @@ __all__ = [
     "load_model",
     "load_policy",
     "load_trace",
+    "read_config",
     "simulate",
     "sweep",
+    "vary",
 ]
 
 

@@ -2,8 +2,8 @@
 
 SETTINGS = (
     "experiment", "label", "trace", "synthetic", "policy", "model", "accounting", "attention_layers", "ssm_layers",
-    "mlp_layers", "model_dimension", "state_dimension", "kv_bytes_per_token", "state_bytes", "capacity",
-    "capacity_bytes", "sessions", "sessions_per_second", "response_time", "seed",
+    "mlp_layers", "model_dimension", "state_dimension", "kv_bytes_per_token", "state_bytes", "tokens_per_state",
+    "capacity", "capacity_bytes", "sessions", "sessions_per_second", "response_time", "seed",
 )  # fmt: skip
 METRICS = (
     "requests", "input_tokens", "reused_tokens", "token_hit_rate", "request_hit_rate", "flops_total", "flops_saved",

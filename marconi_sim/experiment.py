@@ -14,7 +14,7 @@
 
     [[models]]                            # may be left out: hybrid-7b
     model = "hybrid-7b"
-    state_dimension = [16, 128]           # any number of the model file
+    state_dimension = [16, 128]           # any option of the model: `marconi_sim.model.vary`
 
     [[policies]]                          # like capacity, may be left out if every figure is of traces or models alone
     policy = "marconi"
@@ -27,6 +27,7 @@
     x = "capacity_bytes"                  # a column of the sweep's file
     y = "token_hit_rate"                  # a column too, or "ttft"
     series = ["marconi", "sglang+"]       # labels; default all
+    capacity = "0.1wss"                   # one of the traces' capacities; default all
     over = "sglang+"                      # may be left out: y relative to this label in the same configuration
     relation = "percent"                  # of y to that: one of RELATIONS
     latency = "linear"                    # for y = "ttft": one of marconi_sim.latency.FORMS; default the first
@@ -153,7 +154,9 @@ def _trace(table: Table, path: Path, runs: bool) -> Grid:
 def _model(table: Table, path: Path) -> Grid:
     name = _name(table, "model", path)
     values = {
-        key: _values(table, key, (int,), "a whole number") for key in table.values if key != "model"
+        key: _values(table, key, (int, str), "a whole number or a word")
+        for key in table.values
+        if key != "model"
     }
     return Grid(name, values, table)
 

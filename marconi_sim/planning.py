@@ -21,7 +21,7 @@ import orjson
 from marconi_sim import __version__
 from marconi_sim.errors import UsageError, UserError
 from marconi_sim.experiment import Experiment, Grid, PolicyGrid
-from marconi_sim.model import VARIABLE, Model, load_model, vary
+from marconi_sim.model import Model, load_model, vary
 from marconi_sim.policy.base import Policy
 from marconi_sim.policy.load import load_policy
 from marconi_sim.trace.arrivals import Arrivals, default_arrivals, retimed
@@ -182,7 +182,7 @@ def _models(grid: Grid) -> list[Model]:
     with grid.table.at("model"):
         base = load_model(grid.name)
     if grid.values:
-        grid.table.check_keys(("model", *VARIABLE))
+        grid.table.check_keys(("model", *base.options()))
     for key, values in grid.values.items():
         with grid.table.at(key):
             for value in values:
@@ -216,7 +216,7 @@ def _configurations(
                 relative = working_set_fraction(capacity) is not None
                 key = _key(
                     made.trace_sha256, made.sessions, dataclasses.asdict(made.arrivals),
-                    model.accounting, model.numbers(), capacity,
+                    model.accounting, model.numbers(), tuple(model.shape), capacity,
                     yardstick if relative else None, source_sha256(),
                 )  # fmt: skip
                 found.append((Configuration(made, model, capacity, key), workload))

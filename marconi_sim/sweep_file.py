@@ -29,7 +29,8 @@ _TEXTS = {
     "version", "configuration", "run",
 }  # fmt: skip
 _FLOATS = {
-    "sessions_per_second", "response_time", "token_hit_rate", "request_hit_rate", "flops_total", "flops_saved",
+    "tokens_per_state", "sessions_per_second", "response_time", "token_hit_rate", "request_hit_rate", "flops_total",
+    "flops_saved",
 }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from marconi_sim.core.outcome import (
     new_outcome,
 )
 from marconi_sim.core.requests import Index, Requests
-from marconi_sim.model import Model
+from marconi_sim.model import PaperModel
 from marconi_sim.policy import BlockPolicy, Policy, RadixPolicy
 from marconi_sim.trace.arrivals import Arrivals
 from marconi_sim.trace.build import Request, build
@@ -54,8 +54,8 @@ def workload(requests: Iterable[naive.Request], name: str = "case") -> Workload:
     return schedule(compiled(requests), NATIVE, name=name)
 
 
-def model(shape: naive.Shape) -> Model:
-    return Model("case", Path("case.toml"), "a case", "tests", "paper", *shape)
+def model(shape: naive.Shape) -> PaperModel:
+    return PaperModel("case", Path("case.toml"), "a case", "tests", *shape)
 
 
 class Replay(NamedTuple):

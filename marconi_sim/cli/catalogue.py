@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from marconi_sim.cli.options import catalogue_option, json_option
+from marconi_sim.cli.options import catalogue_option, chosen_model, json_option, model_option
 
 KINDS = ("traces", "policies", "models", "experiments", "formats")
 
@@ -38,10 +38,11 @@ def _policies(search: tuple[str, ...]) -> list[dict[str, Any]]:
 
 
 def _models(search: tuple[str, ...]) -> list[dict[str, Any]]:
+    from marconi_sim.cli.model import summary
     from marconi_sim.model import load_model, models
 
     return [
-        {"name": name, "what": load_model(name).title, "file": str(path)}
+        {"name": name, **summary(load_model(path)), "file": str(path)}
         for name, path in models().items()
     ]
 
@@ -93,9 +94,12 @@ def list_command(kind: str | None, search: tuple[str, ...], as_json: bool) -> No
             box=box.SIMPLE_HEAD, padding=(0, 1), title=one, title_justify="left", title_style="bold"
         )
         table.add_column("name", no_wrap=True)
+        if one == "models":
+            table.add_column("a state costs,\ntokens of KV", justify="right")
         table.add_column("what")
         for row in rows:
-            table.add_row(row["name"], row["what"])
+            costs = [f"{row['tokens_per_state'] or 0:,.0f}"] if one == "models" else []
+            table.add_row(row["name"], *costs, row["what"])
         console.print(table)
 
 
@@ -164,53 +168,24 @@ def show_policy(name: str, search: tuple[str, ...], as_json: bool) -> None:
 
 @show_command.command("model")
 @click.argument("name")
+@model_option
 @json_option
-def show_model(name: str, as_json: bool) -> None:
-    """Show what a model (a name or a file) costs: bytes of KV and state, FLOPs by kind of layer."""
-    from marconi_sim.catalogue import origin
-    from marconi_sim.model import load_model
-    from marconi_sim.units import format_bytes
+def show_model(name: str, model_texts: tuple[str, ...], as_json: bool) -> None:
+    """Show what a model (a name or a file) costs: bytes of KV and state, FLOPs by kind of layer.
 
-    model = load_model(name)
-    lengths = (1_000, 10_000, 100_000)
-    per_token = model.kv_bytes
-    facts = {
-        "name": model.name,
-        "accounting": model.accounting,
-        "attention_layers": model.attention_layers,
-        "ssm_layers": model.ssm_layers,
-        "mlp_layers": model.mlp_layers,
-        "model_dimension": model.model_dimension,
-        "state_dimension": model.state_dimension,
-        "kv_bytes_per_token": per_token,
-        "state_bytes": model.state_bytes,
-        "state_in_kv_tokens": model.state_bytes / per_token if per_token else None,
-        "flops": {str(length): model.flops_by_layer(length) for length in lengths},
-    }
+    \b
+      marconi-sim show model qwen3.5-27b --model-option kv_dtype=fp8 --model-option tensor_parallel=2
+      marconi-sim show model ./config.json
+    """
+    from marconi_sim.cli.model import model_facts, print_model
+
+    model = chosen_model(name, model_texts)
     if as_json:
         import orjson
 
-        click.echo(orjson.dumps(facts, option=orjson.OPT_INDENT_2))
-        return
-    tokens = f" = KV of {model.state_bytes / per_token:,.0f} tokens" if per_token else ""
-    _print_facts(
-        model.title,
-        {
-            "source": model.source,
-            "accounting": model.accounting,
-            "KV per token": f"{format_bytes(per_token)} ({per_token:,} bytes)",
-            "one recurrent state": f"{format_bytes(model.state_bytes)} ({model.state_bytes:,} bytes){tokens}",
-            **{
-                f"prefill of {length:,} tokens": f"{sum(flops.values()):.4g} FLOPs ("
-                + ", ".join(
-                    f"{kind} {part / sum(flops.values()):.0%}" for kind, part in flops.items()
-                )
-                + ")"
-                for length, flops in ((n, model.flops_by_layer(n)) for n in lengths)
-            },
-            "file": origin(model.path),
-        },
-    )
+        click.echo(orjson.dumps(model_facts(model), option=orjson.OPT_INDENT_2))
+    else:
+        print_model(model)
 
 
 @show_command.command("experiment")

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from marconi_sim.cli.options import catalogue_option, json_option
+from marconi_sim.cli.options import (
+    catalogue_option,
+    chosen_model,
+    json_option,
+    model_option,
+    parse_pairs,
+)
 from marconi_sim.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,18 +23,6 @@ if TYPE_CHECKING:
 
 # What every result is framed by: no cache, no eviction, no limit of any kind.
 BOUNDS = ("vanilla", "unbounded", "ceiling")
-
-
-def _parse_params(texts: tuple[str, ...]) -> dict[str, str]:
-    params = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name or not value:
-            raise UsageError(f"--param {text}: write it as NAME=VALUE, e.g. --param alpha=0.5")
-        if name in params:
-            raise UsageError(f"--param {text}: '{name}' is given twice")
-        params[name] = value
-    return params
 
 
 @click.command("run")
@@ -42,8 +36,13 @@ def _parse_params(texts: tuple[str, ...]) -> dict[str, str]:
     help="A shipped policy, or a policy file (run as code).",
 )
 @click.option(
-    "--model", default="hybrid-7b", show_default=True, metavar="NAME|FILE", help="A model shape."
+    "--model",
+    default="hybrid-7b",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="A model shape, or a Hugging Face config.json.",
 )
+@model_option
 @click.option(
     "--capacity",
     metavar="BYTES",
@@ -96,6 +95,7 @@ def run_command(
     trace: str,
     policy: str,
     model: str,
+    model_texts: tuple[str, ...],
     capacity: str | None,
     param_texts: tuple[str, ...],
     rules: str,
@@ -119,7 +119,7 @@ def run_command(
     from marconi_sim.files import check_writable
     from marconi_sim.progress import status
 
-    params = _parse_params(param_texts)
+    params = parse_pairs("--param", param_texts, "alpha=0.5")
     for option, path in (("--out", out), ("--requests-out", requests_out)):
         if path is not None:
             check_writable(path)
@@ -132,6 +132,7 @@ def run_command(
         from marconi_sim.simulation import simulate
         from marconi_sim.trace.load import load_trace
 
+        shape = chosen_model(model, model_texts)
         workload = load_trace(
             trace,
             sessions=sessions,
@@ -145,14 +146,14 @@ def run_command(
             workload,
             policy=policy,
             capacity=capacity,
-            model=model,
+            model=shape,
             params=params,
             rules=rules,
             check=check,
             search=search,
         )
         bounds = {
-            name: simulate(workload, policy=name, capacity=capacity, model=model).summary
+            name: simulate(workload, policy=name, capacity=capacity, model=shape).summary
             for name in BOUNDS
             if name != policy
         }

@@ -15,6 +15,10 @@ from marconi_sim.units import format_bytes
 
 _MANY = 6  # values that are listed; of more the ends are named
 SYNTHETIC = "SYNTHETIC"
+_COUNTED = {
+    "paper": "of the paper's Table 1 and appendix A (FP16)",
+    "exact": "of the exact accounting (docs/models.md)",
+}
 
 
 def _number(value: float) -> str:
@@ -40,7 +44,12 @@ def _amount(requests: Iterable[int], sessions: Iterable[int]) -> str:
 
 
 def _configuration(frame: pd.DataFrame) -> str:
-    parts = [f"Model {_listed(frame.model)} (accounting of the {_listed(frame.accounting)})"]
+    models = _listed(frame.model)
+    if frame.accounting.nunique() > 1 or frame.tokens_per_state.nunique() > _MANY:
+        costs = dict(zip(frame.model, frame.tokens_per_state, strict=True))
+        models = "and the tokens of KV that its state costs: "
+        models += ", ".join(f"{name} {tokens:,.0f}" for name, tokens in costs.items())
+    parts = [f"Model {models} (accounting: {_listed(frame.accounting)})"]
     for column, word, unit in (
         ("capacity", "cache", ""),
         ("sessions_per_second", "sessions per second", ""),
@@ -109,13 +118,18 @@ def foot_of_traces(workloads: Iterable[Workload], of: str) -> list[str]:
 
 def foot_of_models(models: Iterable[Model], of: str) -> list[str]:
     """Return the foot of a figure that shows formulas."""
-    texts = [
-        f"{m.name}: {m.attention_layers} attention, {m.ssm_layers} SSM and {m.mlp_layers} MLP layers,"
-        f" D = {m.model_dimension}, N = {m.state_dimension}, {format_bytes(m.kv_bytes)} of KV per token,"
-        f" {format_bytes(m.state_bytes)} per state."
-        for m in models
-    ]
+    models = list(models)
+    texts = []
+    for m in models:
+        layers = m.layers()
+        sizes = zip("DN", m.dimensions().values(), strict=True)
+        texts.append(
+            f"{m.name}: {layers['attention']} attention, {layers['ssm']} SSM and {layers['mlp']} MLP layers, "
+            + ", ".join(f"{letter} = {size}" for letter, size in sizes if size is not None)
+            + f", {format_bytes(m.kv_bytes)} of KV per token, {format_bytes(m.state_bytes)} per state."
+        )
+    counts = [_COUNTED[one] for one in dict.fromkeys(m.accounting for m in models)]
     return [
-        "Formulas of the paper's Table 1 and appendix A (FP16), no trace. " + " ".join(texts),
+        f"Formulas {' and '.join(counts)}, no trace. " + " ".join(texts),
         f"marconi-sim {__version__}, {of}.",
     ]

@@ -89,7 +89,7 @@ def draw_flops(page: Page, models: Sequence[Model]) -> None:
             look = styles[kind]
             axes.plot(
                 tokens / 1000, parts[kind], color=look.colour, linestyle=look.line,
-                marker=look.marker, markevery=(5, 10), label=f"{name} ({getattr(model, f'{kind}_layers')} layers)",
+                marker=look.marker, markevery=(5, 10), label=f"{name} ({model.layers()[kind]} layers)",
             )  # fmt: skip
         axes.set_xlim(0, _LONGEST / 1000)
         axes.set_ylim(bottom=0)

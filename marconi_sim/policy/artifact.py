@@ -33,7 +33,7 @@ from marconi_sim.core.departures import ARTIFACT, PAPER, Departures
 from marconi_sim.core.outcome import Outcome, new_outcome
 from marconi_sim.core.requests import Index, Requests
 from marconi_sim.errors import UsageError, did_you_mean
-from marconi_sim.model import Model
+from marconi_sim.model import Model, PaperModel
 from marconi_sim.policy.base import CheckError, Policy, Replayed
 from marconi_sim.policy.block import BlockPolicy
 from marconi_sim.policy.radix import BOOTSTRAP, RadixPolicy
@@ -167,7 +167,7 @@ def _replay_radix(
     policy: RadixPolicy,
     index: Index,
     requests: Requests,
-    model: Model,
+    model: PaperModel,
     capacity: int,
     departures: Departures,
     check: bool,
@@ -241,19 +241,24 @@ def replay_departing(
         policy: one that the published code has (`Policy.published`).
         index: the prefix index.
         requests: nodes; their times are not used.
-        model: its costs.
+        model: its costs, of the accounting `paper`.
         capacity: bytes.
         departures: the switches.
         check: check every invariant but the capacity, which several departures break, after every request.
 
     Raises:
-        UsageError: the published code has no such policy, or not with these parameters.
+        UsageError: the published code has no such policy, not with these parameters, or no such accounting.
         CheckError: an invariant does not hold.
     """
     if not policy.published or not isinstance(policy, RadixPolicy | BlockPolicy):
         raise UsageError(
             f"policy '{policy.name}': the published code has no such policy;"
             " the rules of the artifact apply to sglang+, marconi and vllm+ only"
+        )
+    if not isinstance(model, PaperModel):
+        raise UsageError(
+            f"model '{model.name}': its accounting is '{model.accounting}', and the published code counts FLOPs by the"
+            " paper's formulas only; give a model of the accounting 'paper', e.g. hybrid-7b, or use the rules 'paper'"
         )
     replay: Callable[..., Replayed] = (
         _replay_radix if isinstance(policy, RadixPolicy) else _replay_blocks
