@@ -47,6 +47,7 @@ docs: $(VENV)/.installed ## put fresh figures and the table of the paper's numbe
 	@$(BIN)/marconi-sim figures --out figures
 	@$(BIN)/marconi-sim paper --out figures --into docs/paper.md
 	@mkdir -p docs/figures && cp figures/*.png docs/figures/
+	@$(BIN)/python docs/models_page.py
 
 readme: $(VENV)/.installed ## put fresh output of every command and of the benchmark into README.md
 	@$(BIN)/python tests/readme.py --write

@@ -27,6 +27,7 @@
     x = "capacity_bytes"                  # a column of the sweep's file
     y = "token_hit_rate"                  # a column too, or "ttft"
     series = ["marconi", "sglang+"]       # labels; default all
+    capacity = "0.1wss"                   # one of the traces' capacities; default all
     over = "sglang+"                      # may be left out: y relative to this label in the same configuration
     relation = "percent"                  # of y to that: one of RELATIONS
     latency = "linear"                    # for y = "ttft": one of marconi_sim.latency.FORMS; default the first

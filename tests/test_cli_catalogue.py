@@ -12,7 +12,7 @@ import pytest
 from support import REPOSITORY
 
 from marconi_sim import catalogue, cli
-from marconi_sim.model import models
+from marconi_sim.model import ACCOUNTINGS, models
 from marconi_sim.policy.load import load_policy
 from marconi_sim.trace.formats import formats
 
@@ -107,12 +107,15 @@ def test_policy_is_shown(run: Run, name: str):
 def test_model_is_shown(run: Run, name: str):
     status, out, err = run("show", "model", name)
     assert (status, err) == (0, "")
-    assert "prefill of 100,000 tokens" in out
+    assert "FLOPs of a prefill" in out
+    assert "512,000" in out
     facts = json.loads(run("show", "model", name, "--json")[1])
     assert facts["name"] == name
-    assert facts["accounting"] == "paper"
     assert facts["tokens_per_state"] == facts["state_bytes"] / facts["kv_bytes_per_token"]
-    assert set(facts["flops"]) == {"1000", "10000", "100000"}
+    assert set(facts["flops"]) == {"1000", "8000", "64000", "512000"}
+    assert facts["accounting"] in ACCOUNTINGS
+    assert ("blocks of" in out) == (facts["accounting"] == "exact") == ("layers" in facts)
+    assert ("unverified" in out) == bool(facts.get("unverified"))
 
 
 def test_the_papers_numbers(run: Run):
@@ -131,6 +134,48 @@ def test_model_without_attention_is_shown(run: Run, tmp_path: Path):
     assert facts["tokens_per_state"] is None
 
 
+def test_an_exact_model_with_options(run: Run):
+    options = ["--model-option", "kv_dtype=fp8", "--model-option", "draft_tokens=3"]
+    out = " ".join(run("show", "model", "qwen3.5-27b", *options)[1].split())
+    assert "kv_dtype=fp8" in out
+    assert "32.77 KB (32,768 bytes); 2.048 KB in each of 16 layers" in out
+    assert "blocks of 1,600 tokens" in out
+    assert "1 + 3 groups" in out
+    facts = json.loads(run("show", "model", "qwen3.5-27b", *options, "--json")[1])
+    assert facts["vllm_block_tokens"] == 1600
+    assert facts["vllm_groups"] == {"attention": 1, "recurrent": 3}
+    assert facts["options"]["draft_tokens"] == 3
+
+
+def test_a_list_says_what_a_state_costs(run: Run):
+    rows = {row["name"]: row for row in json.loads(run("list", "models", "--json")[1])["models"]}
+    assert round(rows["nemotron-h-47b"]["tokens_per_state"]) == 37134
+    assert rows["llama-3.1-8b"]["tokens_per_state"] == 0
+    assert "partly unverified" in rows["kimi-k3"]["what"]
+    assert "unverified" not in rows["qwen3.5-9b"]["what"]
+    (line,) = (x for x in run("list", "models")[1].splitlines() if "nemotron-h-47b" in x)
+    assert line.split()[1] == "37,134"
+
+
+def test_a_config_is_shown(run: Run, tmp_path: Path):
+    config = {
+        "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "intermediate_size": 96,
+    }  # fmt: skip
+    path = tmp_path / "tiny" / "config.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(config))
+    status, out, err = run("show", "model", path)
+    assert (status, err) == (0, "")
+    assert out.startswith("tiny, a llama model")
+    assert "3 layers, query heads 4, kv heads 2, head dim 16" in out
+    assert "names no dtype: bfloat16 is assumed" in " ".join(out.split())
+    path.write_text(json.dumps({**config, "model_type": "gpt_9"}))
+    status, out, err = run("show", "model", path)
+    assert (status, out) == (1, "")
+    assert err.startswith(f"error: {path}: model_type 'gpt_9': unknown")
+
+
 def test_trace_is_shown(run: Run):
     status, out, _ = run("show", "trace", "taubench", "--json")
     assert status == 0
@@ -147,6 +192,12 @@ def test_trace_is_shown(run: Run):
         (["show", "policy"], "Missing argument 'NAME'"),
         (["show", "policy", "marconni"], "did you mean 'marconi'?"),
         (["show", "model", "hybrid"], "did you mean 'hybrid-7b'?"),
+        (["show", "model", "qwen3.5-4b", "--model-option", "kv_dtype"], "write it as NAME=VALUE"),
+        (["show", "model", "qwen3.5-4b", "--model-option", "kv_dtype=int4"], "known: bfloat16"),
+        (
+            ["show", "model", "hybrid-7b", "--model-option", "kv_dtype=fp8"],
+            "unknown key 'kv_dtype'",
+        ),
         (["show", "trace", "taubenhc"], "did you mean 'taubench'?"),
         (["lst"], "No such command 'lst'"),
         (["--verbose"], "No such option"),

@@ -400,6 +400,22 @@ def test_parameters_that_are_not_allowed(
     assert allowed in line
 
 
+def test_options_of_the_model(run: Run, fails: Callable[..., str]):
+    found = json.loads(
+        run(json=True, model="qwen3.5-4b", model_option=["kv_dtype=fp8", "tensor_parallel=2"]).out
+    )
+    assert found["model"] == "qwen3.5-4b[kv_dtype=fp8, tensor_parallel=2]"
+    assert found["accounting"] == "exact"
+    assert "known: bfloat16" in fails(2, model="qwen3.5-4b", model_option=["kv_dtype=int4"])
+    assert "write it as NAME=VALUE" in fails(2, model="qwen3.5-4b", model_option=["fp8"])
+    assert "given twice" in fails(
+        2, model="hybrid-7b", model_option=["ssm_layers=1", "ssm_layers=2"]
+    )
+    assert "unknown key 'kv_dtype'" in fails(2, model="hybrid-7b", model_option=["kv_dtype=fp8"])
+    line = fails(2, model="qwen3.5-4b", policy="marconi", rules="artifact")
+    assert "its accounting is 'exact'" in line
+
+
 def test_parameter_given_twice(fails: Callable[..., str]):
     assert "given twice" in fails(2, policy="marconi", param=["alpha=1", "alpha=2"])
 

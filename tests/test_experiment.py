@@ -165,6 +165,8 @@ MISTAKES = {
     ('model = "hybrid-7b"', 'model = "hybrid7b"'): "did you mean 'hybrid-7b'",
     ("state_dimension", "state_dimensions"): "did you mean 'state_dimension'",
     ("[16, 128]", "[16, 0]"): "expected a whole number from 1",
+    ("[16, 128]", '[16, "wide"]'): "state_dimension = 'wide', expected a whole number from 1",
+    ("[16, 128]", "[16, 1.5]"): "expected a whole number or a word, or a list of them",
     ('policy = "marconi"', 'policy = "marcony"'): "did you mean 'marconi'",
     ("params.alpha", "params.alhpa"): "did you mean 'alpha'",
     ("[0.0, 1.0]", "[0.0, -1.0]"): "give a number from 0 up",

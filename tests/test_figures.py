@@ -145,10 +145,15 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Rows:
 
 def shrunk(experiment: Experiment) -> Experiment:
     """Return the experiment with few sessions and one configuration per trace and model."""
+    shown = {figure.capacity for figure in experiment.figures}
     traces = tuple(
         dataclasses.replace(
             grid,
-            values={key: values[-1:] for key, values in grid.values.items()} | {"sessions": (4,)},
+            values={
+                key: tuple(v for v in values if v in shown or v == values[-1])
+                for key, values in grid.values.items()
+            }
+            | {"sessions": (4,)},
         )
         for grid in experiment.traces
     )
@@ -241,6 +246,33 @@ def test_real_data_is_not_called_synthetic_and_names_its_source(one: Rows) -> No
     foot = " ".join(foot_of_sweep(one.frame, one.facts, "x", None))
     assert "SYNTHETIC" not in foot
     assert "Marugannwg/ShareGPT92k" in foot
+
+
+def test_a_figure_of_one_capacity(small: Rows, tmp_path: Path) -> None:
+    figure = dataclasses.replace(small.experiment.figures[1], capacity="3GB")
+    assert set(rows_of(small, figure).capacity) == {"3GB"}
+    assert len(rows_of(small, figure)) * 2 == len(rows_of(small, small.experiment.figures[1]))
+    assert draw_of_runs(small, figure, tmp_path)
+    absent = dataclasses.replace(figure, capacity="2GB")
+    with pytest.raises(UserError, match=r"capacity = '2GB': no run has it; there are 1GB, 3GB"):
+        draw_of_runs(small, absent, tmp_path)
+
+
+def test_the_foot_says_what_a_state_costs_where_accountings_differ(tmp_path: Path) -> None:
+    models = '[[models]]\nmodel = "hybrid-7b"\n\n[[models]]\nmodel = "qwen3.5-4b"\nkv_dtype = ["bfloat16", "fp8"]\n'
+    text = TEXT.replace("[[policies]]", f"{models}\n[[policies]]", 1)
+    rows = run_experiment(load_experiment(saved(tmp_path, "two", text)), tmp_path, 1, ())
+    foot = " ".join(foot_of_sweep(rows.frame, rows.facts, "experiments/two.toml", None))
+    assert "hybrid-7b 409, qwen3.5-4b 1,572, qwen3.5-4b[kv_dtype=fp8] 3,144" in foot
+    assert "(accounting: paper, exact)" in foot
+    assert set(rows.frame.tokens_per_state.round()) == {409, 1572, 3144}
+
+
+def test_exact_formulas_say_so() -> None:
+    foot = " ".join(foot_of_models([load_model("qwen3.5-4b"), load_model("llama-3.1-8b")], "x"))
+    assert "Formulas of the exact accounting" in foot
+    assert "D = 2560, N = 128, 32.77 KB of KV per token" in foot
+    assert "N = None" not in foot
 
 
 def test_the_foot_of_traces_names_each() -> None:
@@ -386,6 +418,7 @@ def test_a_sweep_without_runs_says_what_to_do() -> None:
         ('latency = "interpolated"', 'latency = "cubic"', r"latency = 'cubic': unknown"),
         ('y = "ttft"\nlatency', 'y = "token_hit_rate"\nlatency', r"latency has no effect here"),
         ('latency = "interpolated"', 'over = "sglang+"', r"over has no effect with kind 'cdf'"),
+        ('latency = "interpolated"', 'capacity = "1GB"', r"capacity has no effect with kind 'cdf'"),
         ('latency = "interpolated"', 'relation = "times"', r"relation has no effect without"),
         ('relation = "difference"', 'relation = "ratio"', r"relation = 'ratio': unknown"),
         ('kind = "course"\ny = "token_hit_rate"', 'kind = "flops"\ny = "ttft"', r"y has no effect"),

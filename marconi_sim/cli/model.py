@@ -27,7 +27,7 @@ def summary(model: Model) -> dict[str, Any]:
 
 def model_facts(model: Model) -> dict[str, Any]:
     """Return everything as plain values."""
-    facts = {
+    facts: dict[str, Any] = {
         "name": model.name,
         "title": model.title,
         "source": model.source,
@@ -44,6 +44,7 @@ def model_facts(model: Model) -> dict[str, Any]:
             "vllm_block_tokens": block_tokens(model),
             "vllm_groups": groups(model)._asdict(),
             "unverified": list(model.unverified),
+            "unverified_because": model.unverified_because,
             "notes": list(model.notes),
         }
     return facts
@@ -51,6 +52,10 @@ def model_facts(model: Model) -> dict[str, Any]:
 
 def _bytes(count: int) -> str:
     return f"{format_bytes(count)} ({count:,} bytes)"
+
+
+def _each(count: int, layers: int) -> str:
+    return f"; {format_bytes(count)} in each of {layers} layers" if layers > 1 else ""
 
 
 def _structure(model: Model) -> dict[str, str]:
@@ -65,23 +70,22 @@ def _doubts(model: Model) -> dict[str, str]:
         return {}
     found = {}
     if model.unverified:
-        *keys, why = model.unverified
-        found["[yellow]unverified[/]"] = f"[yellow]{', '.join(keys)}[/] ({why})"
+        keys = ", ".join(model.unverified)
+        found["[yellow]unverified[/]"] = f"[yellow]{keys}[/] ({model.unverified_because})"
     if model.notes:
         found["[yellow]note[/]"] = " ".join(model.notes)
     return found
 
 
 def _costs(model: Model) -> dict[str, str]:
-    exact = isinstance(model, ExactModel)
     kv, state = _bytes(model.kv_bytes), _bytes(model.state_bytes)
-    if exact and model.kv_bytes:
-        kv += f", {format_bytes(model.kv_bytes_of_layer)} in each of {model.layers()['attention']} layers"
+    if isinstance(model, ExactModel) and model.kv_bytes:
+        kv += _each(model.kv_bytes_of_layer, model.layers()["attention"])
     if model.tokens_per_state is not None:
         state += f" = KV of {model.tokens_per_state:,.0f} tokens"
-    if exact and model.state_bytes:
-        state += f", {format_bytes(model.state_bytes_of_layer)} in each of {model.layers()['ssm']} layers"
-    if exact and model.storage.tensor_parallel > 1:
+    if isinstance(model, ExactModel) and model.state_bytes:
+        state += _each(model.state_bytes_of_layer, model.layers()["ssm"])
+    if isinstance(model, ExactModel) and model.storage.tensor_parallel > 1:
         each = f", on each of {model.storage.tensor_parallel} GPUs"
         kv, state = kv + each, state + each
     return {"KV per token": kv, "one recurrent state": state if model.state_bytes else "none"}
@@ -94,7 +98,7 @@ def _vllm(model: ExactModel) -> str:
     of = groups(model)
     text = f"blocks of {block:,} tokens before the backend's rounding"
     if of.recurrent:
-        text += f"; {of.attention} group{'s' * (of.attention > 1)} of attention layers, {of.recurrent} of recurrent ones"
+        text += f"; {of.attention} + {of.recurrent} groups of attention and recurrent layers"
     return text
 
 
@@ -107,6 +111,10 @@ def _grid(rows: dict[str, str]) -> Table:
     for key, value in rows.items():
         grid.add_row(key, value)
     return grid
+
+
+def _tera(count: float) -> str:
+    return f"{count / 1e12:,.0f}" if count >= 1e15 else f"{count / 1e12:.4g}"
 
 
 def _flops(model: Model) -> Table:
@@ -128,11 +136,8 @@ def _flops(model: Model) -> Table:
         total = sum(parts.values())
         table.add_row(
             f"{length:,}",
-            *(
-                f"{parts[k] / 1e12:,.4g} {parts[k] / total:4.0%}" if parts[k] else "-"
-                for k in _KINDS
-            ),
-            f"{total / 1e12:,.4g}",
+            *(f"{_tera(parts[k])} {parts[k] / total:4.0%}" if parts[k] else "-" for k in _KINDS),
+            _tera(total),
         )
     return table
 

@@ -11,6 +11,10 @@ from marconi_sim.figures.style import looks
 from marconi_sim.figures.words import quantity, x_text, y_quantity
 
 
+def _three_digits(value: float) -> str:
+    return f"{value:#.3g}".removesuffix(".")
+
+
 def draw(page: Page, rows: Rows, figure: Figure) -> None:
     """Draw a group of bars per x, a bar per series with its value on top: the mean where several runs share it."""
     (axes,) = page.panels
@@ -28,7 +32,7 @@ def draw(page: Page, rows: Rows, figure: Figure) -> None:
             places, heights, 0.92 * width, label=label, color=styles[label].colour,
             hatch=styles[label].hatch, edgecolor="white", linewidth=0,
         )  # fmt: skip
-        axes.bar_label(bars, [f"{height:.3g}" for height in heights], fontsize=8, padding=2)
+        axes.bar_label(bars, [_three_digits(height) for height in heights], fontsize=8, padding=2)
     if figure.over:
         axes.axhline(float(figure.relation == "times"), color="black", linewidth=1)
     axes.set_xticks(range(len(groups)), groups)

@@ -44,9 +44,8 @@ def draw(page: Page, rows: Rows, figure: Figure) -> None:
         values = np.sort(y.factor * _values(rows, figure, run_of(rows, figure, label)))
         share = 100 * np.arange(1, values.size + 1) / values.size
         axes.step(
-            values, share, where="post", color=look.colour, linestyle=look.line, label=label,
-            marker=look.marker, markevery=0.11, markersize=5,
-        )  # fmt: skip
+            values, share, where="post", label=label, markevery=0.11, markersize=5, **look.of_line()
+        )
     axes.set_ylim(0, 100)
     axes.set_xlim(left=0)
     axes.set_xlabel(y.label())

@@ -30,10 +30,7 @@ def draw(page: Page, rows: Rows, figure: Figure) -> None:
     requests = int(rows.frame.requests.iloc[0])
     middles = (np.arange(SLICES) + 0.5) / SLICES * requests
     for label, look in looks(figure.series).items():
-        axes.plot(
-            middles, 100 * rates_by_slice(rows, figure, label), color=look.colour, marker=look.marker,
-            linestyle=look.line, label=label,
-        )  # fmt: skip
+        axes.plot(middles, 100 * rates_by_slice(rows, figure, label), label=label, **look.of_line())
     tuned = rows.frame[rows.frame.label.isin(figure.series)]
     if "tuned_alpha" in tuned:
         for row in tuned[tuned.tuned_alpha.notna()].to_dict("records"):

@@ -16,8 +16,6 @@ NOTE = "Dots: medians."
 
 def draw(page: Page, workloads: Sequence[Workload]) -> None:
     """Draw the share of requests up to each length, one panel per trace."""
-    from matplotlib.ticker import FixedLocator
-
     styles = looks(("input", "output"))
     for axes, workload in zip(page.panels, workloads, strict=True):
         trace, order = workload.trace, workload.order
@@ -41,7 +39,6 @@ def draw(page: Page, workloads: Sequence[Workload]) -> None:
             )
         axes.set_xscale("log")
         axes.set_xlim(10, 200_000 if trace.input_tokens[order].max() > 40_000 else 40_000)
-        axes.xaxis.set_major_locator(FixedLocator([10, 100, 1000, 10_000, 100_000]))
         axes.set_xticks(*_ticks(axes.get_xlim()))
         axes.set_ylim(0, 100)
         synthetic = workload.recipe.synthetic if workload.recipe else False

@@ -44,7 +44,12 @@ def _amount(requests: Iterable[int], sessions: Iterable[int]) -> str:
 
 
 def _configuration(frame: pd.DataFrame) -> str:
-    parts = [f"Model {_listed(frame.model)} (accounting: {_listed(frame.accounting)})"]
+    models = _listed(frame.model)
+    if frame.accounting.nunique() > 1 or frame.tokens_per_state.nunique() > _MANY:
+        costs = dict(zip(frame.model, frame.tokens_per_state, strict=True))
+        models = "and the tokens of KV that its state costs: "
+        models += ", ".join(f"{name} {tokens:,.0f}" for name, tokens in costs.items())
+    parts = [f"Model {models} (accounting: {_listed(frame.accounting)})"]
     for column, word, unit in (
         ("capacity", "cache", ""),
         ("sessions_per_second", "sessions per second", ""),

@@ -69,13 +69,13 @@ def draw_efficiency(page: Page, models: Sequence[Model]) -> None:
     tokens = _lengths(100)
     for model, look in zip(models, looks(model.name for model in models).values(), strict=True):
         axes.plot(
-            tokens / 1000, [efficiency(model, length) / 1e6 for length in tokens],
+            tokens / 1000, [efficiency(model, length) / 1000 for length in tokens],
             color=look.colour, linestyle=look.line, marker=look.marker, markevery=(5, 10), label=model.name,
         )  # fmt: skip
     axes.set_xlim(0, _LONGEST / 1000)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("tokens of the sequence, thousands")
-    axes.set_ylabel("FLOPs saved per byte\nof KV and state, millions")
+    axes.set_ylabel("FLOPs saved per byte\nof KV and state, thousands")
     page.legend()
 
 

@@ -16,6 +16,7 @@ from marconi_sim.figures.words import y_quantity
 
 _BINS = 16
 _FEWEST = 5  # requests of a bin that is shown
+NOTE = f"Bars: means over the requests whose inputs are that long; none where there are fewer than {_FEWEST}."
 _ROUND = (100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)  # tokens: widths of bins
 
 

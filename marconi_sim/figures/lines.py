@@ -12,11 +12,7 @@ from marconi_sim.figures.style import looks
 from marconi_sim.figures.words import quantity, trace_text, x_number, y_quantity
 
 _LOGARITHMIC = 8  # times the smallest x is the largest
-
-
-def panels(rows: Rows, figure: Figure) -> int:
-    """Return how many panels the figure needs."""
-    return int(rows_of(rows, figure).trace.nunique())
+_DECADES = 1000  # likewise
 
 
 def draw(page: Page, rows: Rows, figure: Figure) -> None:
@@ -38,10 +34,7 @@ def draw(page: Page, rows: Rows, figure: Figure) -> None:
         for label in figure.series:
             found = of_trace[of_trace.label == label].groupby("x").y.agg(["mean", "min", "max"])
             look = styles[label]
-            axes.plot(
-                found.index, found["mean"], color=look.colour, marker=look.marker,
-                linestyle=look.line, label=label,
-            )  # fmt: skip
+            axes.plot(found.index, found["mean"], label=label, **look.of_line())
             if (found["max"] > found["min"]).any():
                 axes.fill_between(
                     found.index,
@@ -55,22 +48,27 @@ def draw(page: Page, rows: Rows, figure: Figure) -> None:
         if ticks[0] > 0 and ticks[-1] >= _LOGARITHMIC * ticks[0]:
             axes.set_xscale("log")
             ticks = _spread(ticks)
-        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.set_xticks(ticks, [f"{tick:,.0f}" if tick >= 1000 else f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
         if figure.over:
             axes.axhline(float(figure.relation == "times"), color="black", linewidth=1)
-        elif y.unit == "%":
-            axes.set_ylim(bottom=0)
         axes.set_xlabel(x.label())
         if len(page.panels) > 1 or synthetic:
             axes.set_title(trace_text(str(name), bool(synthetic), " "))
+    if not figure.over and y.unit == "%":
+        # When all is drawn: panels share the axis, and setting one end fixes the other.
+        page.panels[0].set_ylim(bottom=0)
     for axes in page.panels[::COLUMNS]:
         axes.set_ylabel(y.label())
     page.legend(4 if len(page.panels) == 1 else 6)
 
 
 def _spread(ticks: np.ndarray) -> np.ndarray:
-    """Return the ticks that have room on a logarithmic axis."""
+    """Return the ticks that have room on a logarithmic axis; of one over many decades, the decades."""
+    if ticks[-1] >= _DECADES * ticks[0]:
+        first, last = np.ceil(np.log10(ticks[0])), np.floor(np.log10(ticks[-1]))
+        decades: np.ndarray = 10.0 ** np.arange(first, last + 1)
+        return decades
     kept = [ticks[0]]
     room = (ticks[-1] / ticks[0]) ** (1 / 9)
     for tick in ticks[1:]:

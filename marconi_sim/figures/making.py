@@ -23,7 +23,7 @@ from marconi_sim.figures import (
 )
 from marconi_sim.figures.foot import foot_of_models, foot_of_sweep, foot_of_traces
 from marconi_sim.figures.page import page
-from marconi_sim.figures.rows import Rows
+from marconi_sim.figures.rows import Rows, shown_rows
 from marconi_sim.figures.spec import FIGURE_KINDS, Figure
 from marconi_sim.files import check_folder
 from marconi_sim.model import Model, load_model, vary
@@ -159,15 +159,15 @@ def draw_of_runs(rows: Rows, figure: Figure, folder: Path) -> list[Path]:
         UserError: the rows do not fit the figure, or a file cannot be written.
     """
     experiment = rows.experiment
-    frame = rows.frame
-    if figure.kind != "blocks":
-        frame = frame[frame.label.isin([*figure.series, figure.over])]
+    frame = rows.frame if figure.kind == "blocks" else shown_rows(rows, figure)
     if figure.x and figure.x not in frame:
         raise UserError(f"{experiment.path}: x = '{figure.x}': no run has it")
     latency = figure.latency if figure.y == TTFT else None
     foot = foot_of_sweep(frame, rows.facts, _file(experiment), latency)
     if figure.kind == "box":
         foot.insert(0, box.NOTE)
+    if figure.kind == "lengths":
+        foot.insert(0, lengths.NOTE)
     of_traces = figure.kind in ("lines", "blocks")
     panels = frame.trace.nunique() if of_traces else 1
     with page(

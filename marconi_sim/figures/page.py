@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ENDINGS = (".pdf", ".png")
 _DOTS_PER_INCH = 120
 COLUMNS = 3  # panels side by side
-_FOOT_LETTERS = 18.5  # per inch at FOOT_SIZE
+_FOOT_LETTERS = 17.5  # per inch at FOOT_SIZE
 _TITLE_LETTERS = 9.0
 
 

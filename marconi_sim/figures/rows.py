@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from marconi_sim.columns import TTFT
+from marconi_sim.errors import UserError
 from marconi_sim.experiment import Experiment
 from marconi_sim.figures.spec import Figure
 from marconi_sim.latency.table import load_latency
@@ -68,6 +69,25 @@ def related(value: Any, other: Any, relation: str) -> Any:
         return value / other - (relation == "percent")
 
 
+def shown_rows(rows: Rows, figure: Figure) -> pd.DataFrame:
+    """Return the rows of a figure's series, of the label they are relative to, and of its capacity.
+
+    Raises:
+        UserError: no run has this capacity.
+    """
+    frame = rows.frame
+    frame = frame[frame.label.isin([*figure.series, figure.over])]
+    if figure.capacity:
+        found = list(dict.fromkeys(frame.capacity))
+        if figure.capacity not in found:
+            raise UserError(
+                f"{rows.experiment.path}: figure '{figure.name}': capacity = '{figure.capacity}':"
+                f" no run has it; there are {', '.join(found)}"
+            )
+        frame = frame[frame.capacity == figure.capacity]
+    return frame.copy()
+
+
 def _y(rows: Rows, frame: pd.DataFrame, figure: Figure) -> pd.Series[float]:
     if figure.y != TTFT:
         return frame[figure.y].astype(float)
@@ -80,8 +100,7 @@ def _y(rows: Rows, frame: pd.DataFrame, figure: Figure) -> pd.Series[float]:
 
 def rows_of(rows: Rows, figure: Figure) -> pd.DataFrame:
     """Return the rows of a figure's series with a column `value`: y, or y relative to `over`."""
-    frame = rows.frame
-    shown = frame[frame.label.isin([*figure.series, figure.over])].copy()
+    shown = shown_rows(rows, figure)
     shown["value"] = _y(rows, shown, figure)
     if figure.over:
         base = shown[shown.label == figure.over].groupby("configuration").value.first()

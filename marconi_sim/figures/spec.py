@@ -44,7 +44,7 @@ FIGURE_KINDS = {
 }
 # y as a multiple of that of the label `over`, its change in percent, and the difference (of shares: in points).
 RELATIONS = ("percent", "times", "difference")
-_FIGURE_TEXTS = ("name", "title", "kind", "x", "y", "over", "relation", "latency")
+_FIGURE_TEXTS = ("name", "title", "kind", "x", "y", "over", "relation", "latency", "capacity")
 _FIGURE_KEYS = (*_FIGURE_TEXTS, "series", "percentile")
 
 
@@ -56,6 +56,7 @@ class Figure:
         name: stem of the image's file.
         relation: one of RELATIONS where there is `over`.
         latency: how the latency table is read where y is `ttft`.
+        capacity: as in the experiment, of the runs that are shown; empty: all.
         percentile: of `ttft` over a run's requests, 0 to 100; None where the figure shows all of them.
     """
 
@@ -69,6 +70,7 @@ class Figure:
     relation: str
     latency: str
     percentile: float | None
+    capacity: str = ""
 
 
 def _one_of(table: Table, key: str, value: str, known: Iterable[str]) -> str:
@@ -137,6 +139,8 @@ def read_figure(table: Table, experiment: str, labels: list[str], requests: bool
         _no_effect(table, "x", f"with kind '{kind}'")
     for key in (*(() if ys else ("y", "series")), *(() if relative else ("over",))):
         _no_effect(table, key, f"with kind '{kind}'")
+    if of != "runs":
+        _no_effect(table, "capacity", f"with kind '{kind}'")
     if y != TTFT:
         _no_effect(table, "latency", f'here; it goes with y = "{TTFT}"')
     if "over" in texts:
@@ -157,4 +161,5 @@ def read_figure(table: Table, experiment: str, labels: list[str], requests: bool
         relation=_one_of(table, "relation", texts.get("relation", RELATIONS[0]), RELATIONS),
         latency=_one_of(table, "latency", texts.get("latency", FORMS[0]), FORMS),
         percentile=_percentile(table, y, kind),
+        capacity=texts.get("capacity", ""),
     )

@@ -43,6 +43,14 @@ class Look(NamedTuple):
     marker: str
     line: str
     hatch: str
+    hollow: bool = False  # for what often lies on another line: its markers hide nothing
+
+    def of_line(self) -> dict[str, Any]:
+        """Return how matplotlib draws it as a line."""
+        face = "none" if self.hollow else self.colour
+        return {
+            "color": self.colour, "marker": self.marker, "linestyle": self.line, "markerfacecolor": face
+        }  # fmt: skip
 
 
 # What a reader meets in several figures looks the same in all of them.
@@ -51,7 +59,7 @@ _KNOWN = {
     "vllm+": Look("#D55E00", "s", "-", "//"),
     "sglang+": Look("#009E73", "^", "-", "\\\\"),
     "marconi": Look("#0072B2", "o", "-", ""),
-    "best static alpha": Look("#E69F00", "D", "--", "xx"),
+    "best static alpha": Look("#E69F00", "D", "--", "xx", hollow=True),
     "alpha 0": Look("#CC79A7", "v", "-.", ".."),
     "alpha 0.9": Look("#56B4E9", "P", "-.", "--"),
     "alpha 1": Look("#D55E00", "X", ":", "++"),

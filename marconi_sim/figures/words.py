@@ -33,6 +33,7 @@ _KNOWN = {
     "capacity": Quantity("cache", "% of the working set", 100),
     "sessions_per_second": Quantity("sessions per second", "", 1),
     "response_time": Quantity("response time", "s", 1),
+    "tokens_per_state": Quantity("tokens of KV that one state costs", "", 1),
     "state_dimension": Quantity("state dimension", "", 1),
     "ssm_layers": Quantity("SSM : attention layers", "", 1),
 }

@@ -31,6 +31,12 @@ class Config:
         self.family = family
         self.notes: list[str] = []
 
+    def with_values(self, values: Mapping[str, Any]) -> Config:
+        """Return the configuration with these values instead of its own; the notes are shared."""
+        other = Config({**self.values, **values}, self.place, self.family)
+        other.notes = self.notes
+        return other
+
     def problem(self, text: str) -> UserError:
         """Return an error that names the place."""
         return UserError(f"{self.place}: {text}")

@@ -51,6 +51,7 @@ from marconi_sim.model.storage import (
     check_storage_option,
 )
 from marconi_sim.toml_document import Document, Table
+from marconi_sim.units import counted
 
 TABLES: dict[str, type[Layers]] = {
     "attention": Attention,
@@ -75,7 +76,7 @@ class ExactModel(Model):
         hidden_size: elements of a token between layers.
         parts: its layers; at most one kind of attention and one of recurrent layers.
         storage: how KV and states are stored.
-        unverified: `key = value` of what nobody has checked.
+        unverified: `key = value` of what nobody has checked, and why in `unverified_because`.
         notes: what a reader of the model's file had to assume or leave out, a sentence each.
     """
 
@@ -83,6 +84,7 @@ class ExactModel(Model):
     parts: tuple[Layers, ...]
     storage: Storage = field(default_factory=Storage)
     unverified: tuple[str, ...] = ()
+    unverified_because: str = ""
     notes: tuple[str, ...] = ()
     accounting: ClassVar[str] = "exact"
 
@@ -159,10 +161,9 @@ class ExactModel(Model):
             check_storage_option(key, value, place)
         parts = self.parts
         if "active_experts" in changes:
+            active = changes["active_experts"]
             parts = tuple(
-                _with_active(part, changes["active_experts"], place)
-                if isinstance(part, MoE)
-                else part
+                replace(part, active_experts=active) if isinstance(part, MoE) else part
                 for part in parts
             )
         changed = replace(self, storage=replace(self.storage, **stored), parts=parts)
@@ -178,6 +179,8 @@ class ExactModel(Model):
         check_storage(self.storage, place)
         try:
             for part in self.parts:
+                if isinstance(part, MoE):
+                    _check_active(part.active_experts, part.experts)
                 part.kv_bytes(self.storage)
                 part.state_bytes(self.storage)
         except UserError as error:
@@ -204,15 +207,12 @@ def _word(part: Layers, one: Field[Any]) -> str:
     name = one.name.replace("_", " ")
     if type(value) is bool:
         return name if value else f"not {name}"
-    return f"{value:,} layers" if name == "layers" else f"{name} {value:,}"
+    return counted(value, "layer") if name == "layers" else f"{name} {value:,}"
 
 
-def _with_active(part: MoE, value: Any, place: str) -> MoE:
-    if type(value) is not int or not 1 <= value <= part.experts:
-        raise UserError(
-            f"{place}: active_experts = {value!r}, expected a whole number from 1 to {part.experts}"
-        )
-    return replace(part, active_experts=value)
+def _check_active(value: Any, experts: int) -> None:
+    if type(value) is not int or not 1 <= value <= experts:
+        raise UserError(f"active_experts = {value!r}, expected a whole number from 1 to {experts}")
 
 
 def _read_part(table: Table, kind: type[Layers]) -> Layers:
@@ -230,16 +230,13 @@ def _read_part(table: Table, kind: type[Layers]) -> Layers:
                 f"{table.place(one.name)}: {one.name} = {value!r}, expected a whole number from {low} to {LARGEST}"
             )
         values[one.name] = value
-    part = kind(**values)
-    if isinstance(part, MoE):
-        _with_active(part, part.active_experts, table.place("active_experts"))
-    return part
+    return kind(**values)
 
 
-def _read_unverified(document: Document) -> tuple[str, ...]:
+def _read_unverified(document: Document) -> dict[str, Any]:
     """Return the keys under `unverified` with their values, and why they are there."""
     if "unverified" not in document.values:
-        return ()
+        return {}
     found = []
     for key in document.take("unverified", list):
         table, _, name = str(key).rpartition(".")
@@ -249,7 +246,8 @@ def _read_unverified(document: Document) -> tuple[str, ...]:
                 f"{document.place('unverified')}: unverified: no key '{key}' in this file"
             )
         found.append(f"{key} = {values[name]}")
-    return (*found, document.take("unverified_because", str))
+    why = document.take("unverified_because", str)
+    return {"unverified": tuple(found), "unverified_because": why}
 
 
 def read_exact_model(document: Document) -> ExactModel:
@@ -277,7 +275,7 @@ def read_exact_model(document: Document) -> ExactModel:
             )
     model = ExactModel(
         document.path.stem, document.path, title, source, hidden, parts,
-        unverified=_read_unverified(document),
+        **_read_unverified(document),
     )  # fmt: skip
     model.check(str(document.path))
     return model

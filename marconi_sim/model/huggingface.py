@@ -54,7 +54,7 @@ def read_config(config: Mapping[str, Any], name: str, place: str | Path) -> Exac
     parts = tuple(part for part in FAMILIES[family](reader) if part.layers)
     for part in parts:
         if part.layers < 0:
-            raise reader.problem(f"{-part.layers} layers too many are of a special kind")
+            raise reader.problem("more layers of one kind than there are layers")
     dtype = reader.dtype(*_DTYPE)
     if dtype is None:
         dtype = Storage().kv_dtype
@@ -68,7 +68,7 @@ def read_config(config: Mapping[str, Any], name: str, place: str | Path) -> Exac
         name=name,
         path=Path(place),
         title=f"{name}, a {family} model",
-        source=f"its configuration, {place}",
+        source="a Hugging Face configuration",
         hidden_size=hidden,
         parts=parts,
         storage=replace(Storage(), kv_dtype=dtype, conv_dtype=dtype, state_dtype=state),

@@ -111,8 +111,8 @@ class Attention(Layers):
 class LatentAttention(Layers):
     """Multi-head latent attention (MLA): one compressed KV for all heads, expanded for the prefill.
 
-    FLOPs: projections of Q (through `query_rank` if there is one), of the compressed KV, its expansion, output; per pair 2
-    for each element of QK^T and of PV, causal. The expansion of a reused prefix has to be done again; it is counted as
+    FLOPs: projections of Q (through `query_rank` if there is one), compressed KV, its expansion, output; per pair 2 for
+    each element of QK^T and of PV, causal. The expansion of a reused prefix has to be done again; it is counted as
     saved (a few per cent of a layer).
 
     Attributes:
@@ -120,6 +120,7 @@ class LatentAttention(Layers):
         kv_rank, rope_dim: elements of a token's KV.
         nope_dim, value_dim: of a head's K without position and of its V.
         query_rank: of the compressed Q.
+        output_gate: one number per head (Ling 3.0).
     """
 
     heads: int
@@ -128,6 +129,7 @@ class LatentAttention(Layers):
     nope_dim: int
     value_dim: int
     query_rank: int | None = None
+    output_gate: bool = False
     kind: ClassVar[str] = "attention"
 
     def kv_bytes(self, storage: Storage) -> int:
@@ -144,7 +146,8 @@ class LatentAttention(Layers):
         expanded = self.kv_rank * self.heads * (self.nope_dim + self.value_dim)
         compressed = hidden * (self.kv_rank + self.rope_dim)
         pairs = _causal(2.0 * (query + value))
-        linear = 2.0 * (of_query + compressed + expanded + value * hidden)
+        gate = self.output_gate * hidden * self.heads
+        linear = 2.0 * (of_query + compressed + expanded + gate + value * hidden)
         return Flops(linear + pairs.linear, pairs.quadratic)
 
 
@@ -183,6 +186,7 @@ class MoE(Layers):
         latent_size: the experts' input and output, where it is not the hidden size; two projections are added
             (Nemotron 3).
         gated: as of `MLP`.
+        shared_gate: one number for the shared experts (Qwen).
     """
 
     experts: int
@@ -191,12 +195,13 @@ class MoE(Layers):
     shared_size: int = 0
     latent_size: int | None = None
     gated: bool = True
+    shared_gate: bool = False
     kind: ClassVar[str] = "mlp"
 
     def flops(self, hidden: int) -> Flops:
         matrices = 2 + self.gated
         width = self.latent_size or hidden
-        weights = hidden * self.experts + matrices * hidden * self.shared_size
+        weights = hidden * (self.experts + self.shared_gate) + matrices * hidden * self.shared_size
         weights += self.active_experts * matrices * width * self.size
         if self.latent_size is not None:
             weights += 2 * hidden * self.latent_size

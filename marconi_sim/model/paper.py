@@ -1,4 +1,6 @@
-"""The accounting `paper`: the paper's Table 1 and appendix A, FP16, multi-head attention, no expand factor in the state.
+"""The accounting `paper`: the paper's Table 1 and appendix A.
+
+FP16, multi-head attention, no expand factor in the state.
 
 title = "Hybrid 7B of the Marconi paper"
 source = "arXiv 2411.19379, Table 1"

@@ -1,7 +1,7 @@
 """Recurrent layers: a state of fixed size, and the last inputs of a short convolution before it.
 
-Bytes agree with vLLM's `MambaStateShapeCalculator` (model_executor/layers/mamba/mamba_utils.py); FLOPs are our count, as
-`marconi_sim.model.layers` says.
+Bytes agree with vLLM's `MambaStateShapeCalculator` (model_executor/layers/mamba/mamba_utils.py) and with the caches of
+transformers (tests/test_config_caches.py); FLOPs are our count, as `marconi_sim.model.layers` says.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ class Mamba2(Recurrent):
 class GatedDeltaNet(Recurrent):
     """Gated delta rule (Qwen3-Next, Qwen3.5, OLMo Hybrid): value heads x key dimension x value dimension.
 
-    FLOPs: projections of Q, K, V, gate, decay and step, convolution over Q, K and V, scan (7 per element: decay 1, S k 2,
-    update 2, S q 2), output projection.
+    FLOPs: projections of Q, K, V, gate, decay and step, convolution over Q, K and V, scan (7 per element: decay 1,
+    S k 2, update 2, S q 2), output projection.
 
     Attributes:
         key_heads, key_dim: of Q and K.

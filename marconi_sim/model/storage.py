@@ -20,8 +20,8 @@ class Storage:
         kv_dtype: of keys and values.
         state_dtype: of the recurrent state.
         conv_dtype: of the last inputs of the convolution, which belong to the state.
-        conv_columns: how many inputs that is: `kernel-1`, what the next token needs (vLLM, SGLang), or `kernel`, what the
-            cache of transformers holds.
+        conv_columns: how many inputs that is: `kernel-1`, what the next token needs (vLLM, SGLang), or `kernel`, what
+            the cache of transformers holds.
         tensor_parallel: GPUs that share the heads; bytes are those of one of them.
         draft_tokens: speculative tokens; vLLM holds an input of the convolution more for each.
     """

@@ -37,7 +37,7 @@ def block_tokens(model: ExactModel) -> int | None:
 
 
 def groups(model: ExactModel) -> Groups:
-    """Return the groups: as many layers in each as the rarer kind has, or as the other if that is less than half more."""
+    """Return the groups: each of as many layers as the rarer kind has, or the other if that is less than half more."""
     layers = model.layers()
     counts = [count for count in (layers["attention"], layers["ssm"]) if count]
     size = max(counts) if max(counts) < 1.5 * min(counts) else min(counts)
