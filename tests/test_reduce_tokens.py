@@ -60,30 +60,28 @@ def test_too_small_a_vocabulary_is_refused():
 
 def test_a_reduced_workload_keeps_who_shares_with_whom():
     whole = load_trace("swebench")
-    small = reduce_workload(whole, 300, 0.01)
+    small = reduce_workload(whole, 300, 60)
     assert small.requests == 300
     assert small.name == "swebench[first 300 requests, lengths x 0.01]"
     assert small.trace.parent.size < whole.trace.parent.size / 10
     assert (small.trace.depth[1:] > small.trace.depth[small.trace.parent[1:]]).all()
-    unscaled = reduce_workload(whole, 300, 1)
+    unscaled = reduce_workload(whole, 300)
     rows = whole.order[:300]
     assert np.array_equal(unscaled.trace.input_tokens, whole.trace.input_tokens[rows])
     assert np.array_equal(unscaled.trace.output_tokens, whole.trace.output_tokens[rows])
     assert np.array_equal(unscaled.trace.parent, small.trace.parent)
     ratio = small.trace.input_tokens / unscaled.trace.input_tokens
-    assert np.median(ratio) == pytest.approx(0.01, rel=0.1)
+    assert np.median(ratio) == pytest.approx(60 / unscaled.trace.input_tokens.max(), rel=0.1)
+    assert small.trace.input_tokens.max() == pytest.approx(60, rel=0.1)
 
 
 def test_nothing_to_reduce_is_the_same_workload():
     whole = load_trace("swebench")
-    assert reduce_workload(whole, None, 1) is whole
-    assert reduce_workload(whole, 10**9, 1) is whole
+    assert reduce_workload(whole) is whole
+    assert reduce_workload(whole, 10**9, 10**9) is whole
 
 
-@pytest.mark.parametrize(
-    ("requests", "scale", "message"),
-    [(0, 1, "requests 0"), (5, 0, "scale 0"), (5, 1.5, "scale 1.5"), (5, float("nan"), "nan")],
-)
-def test_what_cannot_be_reduced(requests: int, scale: float, message: str):
-    with pytest.raises(UsageError, match=message):
-        reduce_workload(load_trace("swebench"), requests, scale)
+@pytest.mark.parametrize(("requests", "longest"), [(0, None), (None, 0), (-3, 5)])
+def test_what_cannot_be_reduced(requests: int | None, longest: int | None):
+    with pytest.raises(UsageError, match="expected a whole number from 1"):
+        reduce_workload(load_trace("swebench"), requests, longest)

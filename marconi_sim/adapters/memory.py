@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -54,3 +56,22 @@ def check_cache(device: torch.device, capacity: int, kv_bytes: int, longest: int
     needed = capacity + _COPIES * kv_bytes * longest
     what = f"a cache of {format_bytes(capacity)} and a sequence of {longest:,} tokens"
     _check(device, needed, f"{what}; use a smaller --capacity or --longest")
+
+
+@contextmanager
+def running_out_told(device: torch.device) -> Iterator[None]:
+    """Turn running out of memory into one line; no estimate is right for every model.
+
+    Raises:
+        UserError: the block ran out of memory.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        # torch.OutOfMemoryError is a RuntimeError; on a CPU it is only the text that tells.
+        told = isinstance(error, torch.OutOfMemoryError | MemoryError)
+        if not told and "can't allocate memory" not in str(error):
+            raise
+        raise UserError(
+            f"device {device}: out of memory; use a smaller --capacity, --longest or --backend"
+        ) from error

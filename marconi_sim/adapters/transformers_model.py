@@ -27,6 +27,7 @@ from marconi_sim.adapters.backend import (
     slice_kv,
 )
 from marconi_sim.adapters.families import FAMILIES, REFUSED, check_config, tiny_config
+from marconi_sim.adapters.memory import check_weights
 from marconi_sim.errors import UserError
 from marconi_sim.files import readable_file
 
@@ -205,16 +206,23 @@ def _read_config(path: Path) -> dict[str, Any]:
     return config
 
 
-def _random(
-    config: Mapping[str, Any], place: str, device: torch.device, dtype: torch.dtype, seed: int
-) -> Any:
-    devices = [device] if device.type == "cuda" else []
+def _check_size(parsed: Any, device: torch.device, dtype: str) -> None:
+    """Raise if the weights do not fit the memory; they are made without content to be counted."""
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(parsed)
+    check_weights(device, sum(one.numel() for one in model.parameters()), dtype)
+
+
+def _random(config: Mapping[str, Any], place: str, device: str, dtype: str, seed: int) -> Any:
+    target, precision = find_device(device), find_dtype(dtype)
+    devices = [target] if target.type == "cuda" else []
     try:
         parsed = transformers.AutoConfig.for_model(**config)
-        with torch.random.fork_rng(devices), torch.device(device):
+        _check_size(parsed, target, dtype)
+        with torch.random.fork_rng(devices), torch.device(target):
             torch.manual_seed(seed)
-            return transformers.AutoModelForCausalLM.from_config(parsed, dtype=dtype)
-    except torch.OutOfMemoryError:
+            return transformers.AutoModelForCausalLM.from_config(parsed, dtype=precision)
+    except (torch.OutOfMemoryError, UserError):
         raise
     except (
         Exception
@@ -248,10 +256,10 @@ def load_transformers(
     target, precision = find_device(device), find_dtype(dtype)
     if isinstance(source, Mapping):
         config = check_config(source, "configuration")
-        model = _random(config, "configuration", target, precision, seed)
+        model = _random(config, "configuration", device, dtype, seed)
         return TransformersModel(model, f"transformers {config['model_type']}, random weights")
     if isinstance(source, str) and (source in FAMILIES or source in REFUSED):
-        model = _random(tiny_config(source), source, target, precision, seed)
+        model = _random(tiny_config(source), source, device, dtype, seed)
         return TransformersModel(model, f"transformers {source}, tiny, random weights")
     path = Path(source)
     if not path.is_dir():
@@ -260,7 +268,7 @@ def load_transformers(
                 f"{source}: neither a family ({', '.join(FAMILIES)}) nor a config.json nor the folder of a checkpoint"
             )
         config = check_config(_read_config(path), str(path))
-        model = _random(config, str(path), target, precision, seed)
+        model = _random(config, str(path), device, dtype, seed)
         return TransformersModel(
             model, f"transformers {config['model_type']} of {path}, random weights"
         )

@@ -3,76 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from marconi_sim.cli.options import catalogue_option, json_option
 from marconi_sim.errors import UsageError
 
-if TYPE_CHECKING:
-    from marconi_sim.validation.exact import Exactness
-    from marconi_sim.validation.measurement import Measurement
-
 _POLICIES = ("vanilla", "sglang+", "marconi")
-
-
-def _print_measurement(measurement: Measurement) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    from marconi_sim.units import format_bytes
-    from marconi_sim.validation.ttft import CLOCKS
-
-    console = Console(highlight=False)
-    summary = measurement.summary()
-    console.print(
-        f"[bold]{summary['trace']}[/] on {summary['backend']} ({summary['dtype']}, {summary['hardware']})\n"
-        f"{summary['requests']:,} requests, tokens drawn at random; cache"
-        f" {format_bytes(summary['capacity_bytes'])},"
-        f" {format_bytes(summary['kv_bytes_per_token'])} of KV per token,"
-        f" {format_bytes(summary['state_bytes'])} per state"
-    )
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    table.add_column("policy")
-    for title in (
-        "token\nhit rate", "FLOPs\nsaved", "mean TTFT\npredicted", "mean TTFT\nmeasured", "median", "P95",
-        "largest error\nof a logit",
-    ):  # fmt: skip
-        table.add_column(title, justify="right")
-    for row in summary["policies"]:
-        error = row["max_logit_error"]
-        table.add_row(
-            row["policy"], f"{row['token_hit_rate']:.2%}", f"{row['flops_saved']:.2%}",
-            *(f"{1e3 * row[key]:,.1f} ms"
-              for key in ("predicted_mean_ttft", "mean_ttft", "median_ttft", "p95_ttft")),
-            "-" if error is None else f"{error:.1e}",
-        )  # fmt: skip
-    console.print(table)
-    fits = Table(
-        box=box.SIMPLE_HEAD, padding=(0, 1), title_justify="left",
-        title="prediction: overhead + FLOPs left / rate + restored bytes / rate",
-    )  # fmt: skip
-    fits.add_column("time")
-    for title in (
-        "overhead",
-        "GFLOP/s",
-        "restored\nGB/s",
-        "fitted\nrequests",
-        "held-out\nrequests",
-        "their error\nmedian",
-        "\nP95",
-    ):
-        fits.add_column(title, justify="right")
-    for clock, fit in summary["fits"].items():
-        rates = (fit["seconds_per_flop"], fit["seconds_per_restored_byte"])
-        fits.add_row(
-            CLOCKS[clock], f"{1e3 * fit['overhead_seconds']:.2f} ms",
-            *(f"{1e-9 / rate:,.2f}" if rate else "no limit" for rate in rates),
-            str(fit["fitted"]), str(fit["held_out"]), f"{fit['median_error']:.1%}", f"{fit['p95_error']:.1%}",
-        )  # fmt: skip
-    console.print(fits)
 
 
 @click.command("validate-ttft")
@@ -204,30 +141,9 @@ def validate_ttft_command(
 
         click.echo(orjson.dumps(measurement.summary(), option=orjson.OPT_INDENT_2))
     else:
-        _print_measurement(measurement)
+        from marconi_sim.validation.report import print_measurement
 
-
-def _print_exactness(rows: list[Exactness]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    from marconi_sim.units import format_bytes
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    table.add_column("backend")
-    for title in (
-        "requests", "reusing", "splits", "merges", "evictions", "branch\ncheckpoints", "bytes held\nby both",
-        "largest\nerror", "one token\noff", "wrong\nprefix", "",
-    ):  # fmt: skip
-        table.add_column(title, justify="right")
-    for row in rows:
-        table.add_row(
-            row.backend, str(row.requests), str(row.reusing), str(row.splits), str(row.merges), str(row.evictions),
-            str(row.branch_checkpoints), format_bytes(row.bytes), f"{row.error:.0e}", f"{row.one_token_off:.2g}",
-            f"{row.wrong_prefix:.2g}", "exact" if row.passed else "[bold]FAILED[/]",
-        )  # fmt: skip
-    Console(highlight=False).print(table)
+        print_measurement(measurement.summary())
 
 
 @click.command("validate-exact")
@@ -306,6 +222,8 @@ def validate_exact_command(
         told = [{**row._asdict(), "passed": row.passed} for row in rows]
         click.echo(orjson.dumps(told, option=orjson.OPT_INDENT_2))
     else:
-        _print_exactness(rows)
+        from marconi_sim.validation.report import print_exactness
+
+        print_exactness(setting, rows)
     if not all(row.passed for row in rows):
         context.exit(1)

@@ -11,20 +11,28 @@ from marconi_sim.errors import UsageError
 from marconi_sim.trace.load import Workload
 
 
-def reduce_workload(workload: Workload, requests: int | None, scale: float) -> Workload:
-    """Return the first requests of a workload in processing order, with every edge of the index `scale` times as long.
+def reduce_workload(
+    workload: Workload, requests: int | None = None, longest: int | None = None
+) -> Workload:
+    """Return the first requests of a workload in processing order, with all lengths scaled down by one factor.
 
-    What is shared stays shared and what differs differs: an edge keeps at least one token. The index holds the nodes on
-    the paths of these requests only.
+    What is shared stays shared and what differs differs: every edge of the index keeps at least one token. The index
+    holds the nodes on the paths of these requests only.
+
+    Args:
+        workload: a whole one.
+        requests: how many are kept; None: all.
+        longest: tokens that the longest input has afterwards, more or less; None, or more than it has: as it is.
 
     Raises:
-        UsageError: less than one request, or a scale that is not above 0 and at most 1.
+        UsageError: a number below 1.
     """
-    if requests is not None and requests < 1:
-        raise UsageError(f"requests {requests}: expected a whole number from 1")
-    if not 0 < scale <= 1:
-        raise UsageError(f"scale {scale:g}: expected a number above 0 and at most 1")
+    for name, value in (("requests", requests), ("longest", longest)):
+        if value is not None and value < 1:
+            raise UsageError(f"{name} {value}: expected a whole number from 1")
     order = workload.order[:requests]
+    has = int(workload.trace.input_tokens[order].max())
+    scale = min(1.0, longest / has) if longest else 1.0
     if order.size == workload.requests and scale == 1:
         return workload
     trace = workload.trace
@@ -56,7 +64,7 @@ def reduce_workload(workload: Workload, requests: int | None, scale: float) -> W
     )
     words = [f"first {order.size:,} requests"] if order.size < workload.requests else []
     if scale != 1:
-        words.append(f"lengths x {scale:g}")
+        words.append(f"lengths x {scale:.3g}")
     return replace(
         workload,
         name=f"{workload.name}[{', '.join(words)}]",

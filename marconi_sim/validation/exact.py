@@ -73,6 +73,7 @@ def replay_exactly(
     model: Model,
     capacity: int,
     backend: Backend,
+    name: str,
     *,
     seed: int = 0,
     advance: Callable[[int], None] = lambda _: None,
@@ -85,6 +86,7 @@ def replay_exactly(
         model: the accounting of the backend's model.
         capacity: bytes.
         backend: the model, in float64.
+        name: what it is called in the result.
         seed: of the tokens.
         advance: called with 1 after each request of each replay.
 
@@ -103,7 +105,7 @@ def replay_exactly(
     errors = [run.requests.logit_error.to_numpy() for run in runs]
     summary, events = right.result.summary, right.events
     return Exactness(
-        backend=backend.name,
+        backend=name,
         requests=workload.requests,
         reusing=int(reusing.sum()),
         splits=events["split"],
@@ -133,9 +135,8 @@ def prepare_exact(
     """
     torch.set_num_threads(1)  # the models are too small for more
     search = tuple(search)
-    whole = reduce_workload(load_trace(trace, search=search), requests, 1)
-    scale = min(1, longest / int(whole.trace.input_tokens.max()))
-    return Setting(reduce_workload(whole, None, scale), load_policy(policy, search)())
+    workload = reduce_workload(load_trace(trace, search=search), requests, longest)
+    return Setting(workload, load_policy(policy, search)())
 
 
 def check_backend(
@@ -152,5 +153,6 @@ def check_backend(
         model = model_of(backend)
         capacity = int(unbounded_bytes(setting.workload, model) * _FILLED)
         return replay_exactly(
-            setting.workload, setting.policy, model, capacity, backend, seed=seed, advance=advance
-        )
+            setting.workload, setting.policy, model, capacity, backend, name,
+            seed=seed, advance=advance,
+        )  # fmt: skip

@@ -15,7 +15,7 @@ import torch
 from marconi_sim import __version__
 from marconi_sim.adapters.backend import Backend
 from marconi_sim.adapters.load import model_of, open_backend
-from marconi_sim.adapters.memory import check_cache
+from marconi_sim.adapters.memory import check_cache, running_out_told
 from marconi_sim.errors import UsageError
 from marconi_sim.figures.foot import foot_of_traces
 from marconi_sim.latency.profile import write_profile
@@ -180,11 +180,10 @@ def prepare(
         UserError: a file that cannot be used, or a model that does not fit the memory.
     """
     torch.set_num_threads(threads)
-    whole = reduce_workload(load_trace(trace, search=search), requests, 1)
     opened = open_backend(backend, device=device, dtype=dtype, seed=seed)
-    longest_input = int(whole.trace.input_tokens.max())
-    limit = longest or (LONGEST_ON_CPU if opened.device.type == "cpu" else longest_input)
-    workload = reduce_workload(whole, None, min(1, limit / longest_input))
+    if longest is None and opened.device.type == "cpu":
+        longest = LONGEST_ON_CPU
+    workload = reduce_workload(load_trace(trace, search=search), requests, longest)
     model = model_of(opened)
     capacity_bytes = (
         parse_bytes(capacity) if capacity else max(1, unbounded_bytes(workload, model) // 2)
@@ -207,14 +206,16 @@ def measure(
 
     Raises:
         UsageError: an unknown policy, one that cannot be followed, or too few requests for a fit.
+        UserError: the device ran out of memory, or the model's bytes are not the simulator's.
     """
     chosen: list[Policy] = [load_policy(name, search)() for name in policies]
     runs = {}
     for policy in chosen:
-        runs[policy.name] = replay_on_model(
-            setting.workload, policy, setting.model, setting.capacity, setting.backend,
-            seed=setting.seed, compare=setting.compare, repeats=setting.repeats, advance=advance,
-        ).requests  # fmt: skip
+        with running_out_told(setting.backend.device):
+            runs[policy.name] = replay_on_model(
+                setting.workload, policy, setting.model, setting.capacity, setting.backend,
+                seed=setting.seed, compare=setting.compare, repeats=setting.repeats, advance=advance,
+            ).requests  # fmt: skip
     rows = pool(runs)
     try:
         fits = {clock: fit_requests(rows, clock) for clock in CLOCKS}

@@ -13,6 +13,7 @@ from marconi_sim.figures.style import GREY, looks
 from marconi_sim.validation.ttft import Fit
 
 _BAND = 0.25  # of the prediction, either way
+_UNFILLED = ("", "x")  # markers that cannot be filled
 _NAME = "ttft"
 
 
@@ -33,15 +34,18 @@ def plot_validation(
     """
     policies = list(dict.fromkeys(rows.policy))
     style = looks(policies)
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
     with page(title, foot, 2, share_y=False) as figure:
         left, right = figure.panels
         for policy in policies:
             its = rows[rows.policy == policy]
             look = style[policy]
+            marker = look.marker if look.marker not in _UNFILLED else "s"
             for held_out in (False, True):
                 some = its[its.held_out == held_out]
                 left.plot(
-                    1e3 * some.predicted_ttft, 1e3 * some.ttft, look.marker or "o", linestyle="none",
+                    1e3 * some.predicted_ttft, 1e3 * some.ttft, marker, linestyle="none",
                     color=look.colour, markersize=4.5, alpha=0.75,
                     markerfacecolor=look.colour if held_out else "none",
                     label=policy if held_out else None,
@@ -69,5 +73,9 @@ def plot_validation(
             xscale="log", ylim=(0, 101), xlabel="measured TTFT (ms)", ylabel="requests (%)",
             title="Requests answered within a TTFT",
         )  # fmt: skip
+        for axis in (left.xaxis, left.yaxis, right.xaxis):
+            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            axis.set_minor_formatter(NullFormatter())
         figure.legend(handles=left.get_legend_handles_labels()[0])
         return figure.write(folder, _NAME)
