@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow reference lint bench figures docs readme clean
+.PHONY: help run test test-slow reference lint bench figures docs validate readme clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ docs: $(VENV)/.installed ## put fresh figures and the table of the paper's numbe
 	@$(BIN)/marconi-sim paper --out figures --into docs/paper.md
 	@mkdir -p docs/figures && cp figures/*.png docs/figures/
 	@$(BIN)/python docs/models_page.py
+
+validate: $(VENV)/.installed ## on real models (CPU): prove that reuse is exact, and compare measured with predicted TTFT
+	@$(BIN)/marconi-sim validate-exact
+	@$(BIN)/marconi-sim validate-ttft --out validation
 
 readme: $(VENV)/.installed ## put fresh output of every command and of the benchmark into README.md
 	@$(BIN)/python tests/readme.py --write

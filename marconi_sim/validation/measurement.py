@@ -31,6 +31,7 @@ from marconi_sim.validation.replaying import replay_on_model, unbounded_bytes
 from marconi_sim.validation.ttft import CLOCKS, Fit, by_policy, fit_requests, pool, with_predictions
 
 LONGEST_ON_CPU = 2048  # tokens
+_WARM_UP = 512  # tokens
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,12 @@ class Measurement:
         plot_validation(self.rows, fit, title, self.foot(), folder)
 
 
+def _warm_up(backend: Backend) -> None:
+    """Prefill something once: what a library does on its first call only must not be measured."""
+    tokens = torch.zeros(_WARM_UP, dtype=torch.int64)
+    backend.prefill(tokens, 0, None, None, (1, _WARM_UP))
+
+
 def _hardware(device: torch.device, threads: int) -> str:
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
@@ -189,6 +196,7 @@ def prepare(
         parse_bytes(capacity) if capacity else max(1, unbounded_bytes(workload, model) // 2)
     )
     check_cache(opened.device, capacity_bytes, model.kv_bytes, int(workload.trace.depth.max()))
+    _warm_up(opened)
     spread = np.linspace(0, workload.requests - 1, min(compare, workload.requests))
     return Setting(
         workload, opened, model, capacity_bytes, _hardware(opened.device, threads), repeats,
