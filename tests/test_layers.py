@@ -154,6 +154,21 @@ def test_only_the_command_line_knows_click():
     assert offenders(outside, check) == {"marconi_sim/__main__.py": ["marconi_sim.cli.main"]}
 
 
+def test_torch_is_known_to_the_adapters_and_the_validation_only():
+    def check(path: Path) -> list[str]:
+        names = ("torch", "transformers", "marconi_sim.adapters", "marconi_sim.validation")
+        return [name for name in imports(path) if is_within(name, *names)]
+
+    parts = (PACKAGE / "adapters", PACKAGE / "validation")
+    outside = [path for path in SOURCES if not any(part in path.parents for part in parts)]
+    assert set(offenders(outside, check)) == {"marconi_sim/cli/validate.py"}
+    adapters = [path for path in SOURCES if PACKAGE / "adapters" in path.parents]
+    decides = ("marconi_sim.policy", "marconi_sim.simulation", "marconi_sim.core.radix")
+    assert (
+        offenders(adapters, lambda path: [n for n in imports(path) if is_within(n, *decides)]) == {}
+    )
+
+
 def test_nothing_is_pickled_and_no_random_state_is_global():
     draws = {
         "seed",

@@ -60,9 +60,9 @@ def test_too_small_a_vocabulary_is_refused():
 
 def test_a_reduced_workload_keeps_who_shares_with_whom():
     whole = load_trace("swebench")
-    small = reduce_workload(whole, 300, 60)
+    small = reduce_workload(whole, 300, 200)
     assert small.requests == 300
-    assert small.name == "swebench[first 300 requests, lengths x 0.01]"
+    assert small.name == "swebench[first 300 requests, lengths x 0.00962]"
     assert small.trace.parent.size < whole.trace.parent.size / 10
     assert (small.trace.depth[1:] > small.trace.depth[small.trace.parent[1:]]).all()
     unscaled = reduce_workload(whole, 300)
@@ -71,8 +71,8 @@ def test_a_reduced_workload_keeps_who_shares_with_whom():
     assert np.array_equal(unscaled.trace.output_tokens, whole.trace.output_tokens[rows])
     assert np.array_equal(unscaled.trace.parent, small.trace.parent)
     ratio = small.trace.input_tokens / unscaled.trace.input_tokens
-    assert np.median(ratio) == pytest.approx(60 / unscaled.trace.input_tokens.max(), rel=0.1)
-    assert small.trace.input_tokens.max() == pytest.approx(60, rel=0.1)
+    assert np.median(ratio) == pytest.approx(200 / unscaled.trace.input_tokens.max(), rel=0.1)
+    assert small.trace.input_tokens.max() == pytest.approx(200, rel=0.1)
 
 
 def test_nothing_to_reduce_is_the_same_workload():
