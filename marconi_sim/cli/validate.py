@@ -67,7 +67,7 @@ _POLICIES = ("vanilla", "sglang+", "marconi")
 @click.option(
     "--repeats",
     type=click.IntRange(min=1),
-    default=2,
+    default=3,
     show_default=True,
     metavar="N",
     help="Time each prefill so often; the fastest counts.",
