@@ -25,6 +25,11 @@ class UsageError(UserError):
     exit_status = 2
 
 
+def one_line(error: UserError) -> str:
+    """Return the message without line breaks, which a file's name or a quoted reason may have."""
+    return " ".join(str(error).splitlines())
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `"; did you mean 'x'? known: a, b, c"` for a message about an unknown name."""
     names = sorted(known)

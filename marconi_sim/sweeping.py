@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -103,8 +104,12 @@ def _dask(scheduler: str) -> Iterator[dict[str, Any]]:
         yield {"backend": "dask", "client": client}
 
 
-def _end_with(parent: int) -> None:
-    """Let this worker end when the process that started it has ended, even by kill -9: it would wait for minutes."""
+def _prepare_worker(parent: int) -> None:
+    """Let this worker end when the process that started it has ended, even by kill -9: it would wait for minutes.
+
+    What a policy prints goes to stderr: the stdout that a worker inherits is for results.
+    """
+    sys.stdout = sys.stderr
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -120,7 +125,7 @@ def _local(jobs: int | None, chunks: int) -> Iterator[dict[str, Any]]:
     yield {
         "backend": "loky",
         "n_jobs": max(1, min(wanted, chunks)),
-        "initializer": _end_with,
+        "initializer": _prepare_worker,
         "initargs": (os.getpid(),),
     }
 

@@ -728,6 +728,41 @@ def test_hooks_that_do_not_work(
     assert said in line
 
 
+LOUD = '''"""A policy that talks."""
+from marconi_sim.policy import RadixPolicy, kernel
+
+print("loaded")
+
+
+class Loud(RadixPolicy):
+    """Talks."""
+
+    def __init__(self, **params):
+        print("made")
+        super().__init__(**params)
+
+    @staticmethod
+    @kernel
+    def value(entry, params):
+        print("valued")
+        return 0.0
+'''
+
+
+@pytest.mark.parametrize("as_json", [True, None])
+def test_what_a_policy_prints_goes_to_stderr(
+    run: Run, tmp_path: Path, log: Path, as_json: bool | None
+):
+    path = tmp_path / "loud.py"
+    path.write_text(f"{LOUD}# {as_json}")  # a file is loaded once, and known by its content
+    said = run(trace=log, policy=path, capacity="80MB", json=as_json)
+    assert said.status == 0, said.err
+    assert {"loaded", "made", "valued"} <= set(said.err.split())
+    assert not {"loaded", "made", "valued"} & set(said.out.split())
+    if as_json:
+        assert json.loads(said.out)["policy"] == "loud"
+
+
 # --- as a process ---
 
 

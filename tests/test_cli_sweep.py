@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from marconi_sim import catalogue
 from marconi_sim.cli.catalogue import list_command, show_command
 from marconi_sim.cli.sweep import sweep_command
 from marconi_sim.errors import UsageError, UserError
@@ -67,6 +68,18 @@ def test_json_prints_one_object(file: Path, tmp_path: Path) -> None:
     assert told["out"] == str(out)
     assert told["requests_dir"] == str(folder)
     assert (told["runs"], told["rows"], told["ran"], told["finished_before"]) == (6, 8, 6, 0)
+
+
+def test_what_a_policy_prints_in_a_worker_goes_to_stderr_too(file: Path, tmp_path: Path) -> None:
+    own = Path(catalogue.shipped() / "policies" / "vllm+.py").read_text()
+    (tmp_path / "loud.py").write_text(f"{own}\nprint('loaded')\n")
+    file.write_text(
+        TEXT.replace('"sglang+"', '"./loud.py"').replace("requests = true", "requests = false")
+    )
+    command = [sys.executable, "-m", "marconi_sim", "sweep", str(file), "-j", "2", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["ran"] == 6
+    assert "loaded" in done.stderr
 
 
 def test_a_dry_run_prints_what_would_run_and_runs_nothing(file: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from marconi_sim.cli.options import catalogue_option, json_option
+from marconi_sim.cli.output import policies_at_work, print_json
 
 
 @click.command("figures")
@@ -53,15 +54,14 @@ def figures_command(
 
         wanted = wanted_figures(names, search)
     made = []
-    for one in make_figures(wanted, folder, jobs, search):
-        made.append(one)
-        if not as_json:
-            click.echo(", ".join(map(str, one.files)))
+    with policies_at_work() as stdout:
+        for one in make_figures(wanted, folder, jobs, search):
+            made.append(one)
+            if not as_json:
+                click.echo(", ".join(map(str, one.files)), file=stdout)
     if as_json:
-        import orjson
-
         found = [
             {"experiment": m.experiment, "figure": m.name, "files": [str(f) for f in m.files]}
             for m in made
         ]
-        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+        print_json(found)

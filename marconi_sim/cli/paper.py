@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from marconi_sim.cli.options import catalogue_option, json_option
+from marconi_sim.cli.output import policies_at_work, print_json
 
 
 @click.command("paper")
@@ -56,11 +57,10 @@ def paper_command(
     if into is not None:
         check_writable(into)
     check_folder(folder)
-    filled = measured(folder, jobs, search)
+    with policies_at_work():
+        filled = measured(folder, jobs, search)
     if as_json:
-        import orjson
-
-        click.echo(orjson.dumps([x._asdict() for x in filled], option=orjson.OPT_INDENT_2))
+        print_json([x._asdict() for x in filled])
     elif into is not None:
         write_into(into, markdown(filled))
         click.echo(f"{len(filled)} rows in {into}")

@@ -15,6 +15,7 @@ from marconi_sim.cli.options import (
     model_option,
     parse_pairs,
 )
+from marconi_sim.cli.output import policies_at_work, print_json
 from marconi_sim.errors import UsageError
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def run_command(
                     raise UsageError(f"{option} {path}: is the {what} itself; give another name")
     if out is not None and requests_out is not None and out.resolve() == requests_out.resolve():
         raise UsageError(f"--out and --requests-out: both are {out}; give two names")
-    with status("loading"):
+    with policies_at_work(), status("loading"):
         from marconi_sim.simulation import simulate
         from marconi_sim.trace.load import load_trace
 
@@ -141,7 +142,8 @@ def run_command(
             seed=seed,
             search=search,
         )
-    with status(f"replaying {workload.requests:,} requests (a policy's first run compiles it)"):
+    replaying = f"replaying {workload.requests:,} requests (a policy's first run compiles it)"
+    with policies_at_work(), status(replaying):
         result = simulate(
             workload,
             policy=policy,
@@ -168,14 +170,12 @@ def run_command(
 
 
 def _print_json(result: Result, bounds: dict[str, Mapping[str, Any]]) -> None:
-    import orjson
-
     keys = ("token_hit_rate", "reused_tokens", "flops_saved")
     framed = {
         **result.summary,
         "bounds": {name: {key: bound[key] for key in keys} for name, bound in bounds.items()},
     }
-    click.echo(orjson.dumps(framed, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_INDENT_2))
+    print_json(framed)
 
 
 def _print_tables(workload: Workload, result: Result, bounds: dict[str, Mapping[str, Any]]) -> None:

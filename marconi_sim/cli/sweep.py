@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from marconi_sim.cli.options import catalogue_option, json_option
+from marconi_sim.cli.output import policies_at_work, print_json
 from marconi_sim.errors import UsageError
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def sweep_command(
     from marconi_sim.progress import status
 
     target = out or Path(f"{loaded.name}.parquet")
-    with status("reading traces and policies"):
+    with policies_at_work(), status("reading traces and policies"):
         from marconi_sim.planning import make_plan
         from marconi_sim.sweeping import default_requests_dir, run_plan
 
@@ -99,14 +100,15 @@ def sweep_command(
     if dry_run:
         _print_plan(plan, target, requests_dir, resume, as_json)
         return
-    swept = run_plan(
-        plan,
-        out=target,
-        jobs=jobs,
-        scheduler=scheduler,
-        resume=resume,
-        requests_dir=requests_dir,
-    )
+    with policies_at_work():
+        swept = run_plan(
+            plan,
+            out=target,
+            jobs=jobs,
+            scheduler=scheduler,
+            resume=resume,
+            requests_dir=requests_dir,
+        )
     done = {
         "experiment": loaded.name,
         "out": str(target),
@@ -118,9 +120,7 @@ def sweep_command(
         "seconds": swept.seconds,
     }
     if as_json:
-        import orjson
-
-        click.echo(orjson.dumps(done, option=orjson.OPT_INDENT_2))
+        print_json(done)
         return
     _print_results(swept.table, loaded.title)
     before = f", {swept.found:,} were finished before" if swept.found else ""
@@ -140,8 +140,6 @@ def _print_plan(
     finished = earlier_results(out) | finished_in_journal(out) if resume else {}
     missing = {run.key for run in remaining(plan, finished, requests_dir)}
     if as_json:
-        import orjson
-
         found = {
             "experiment": plan.experiment.name,
             "out": str(out),
@@ -149,7 +147,7 @@ def _print_plan(
             "finished": len(plan.runs) - len(missing),
             "rows": [{**row.settings, "finished": row.run.key not in missing} for row in plan.rows],
         }
-        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+        print_json(found)
         return
     from rich.console import Console
 
