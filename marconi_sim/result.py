@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from marconi_sim.core.outcome import CAUSES
-from marconi_sim.files import whole_file
+from marconi_sim.files import check_table, whole_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +42,7 @@ class Result:
         """Write one row per request to a Parquet file.
 
         Raises:
-            UserError: the file cannot be written.
+            UserError: as `write_table`.
         """
         table = pa.table({name: pa.array(column) for name, column in self.columns.items()})
         write_table(table, path)
@@ -63,7 +63,7 @@ class Result:
         """Write the run as a Parquet file with one row.
 
         Raises:
-            UserError: the file cannot be written.
+            UserError: as `write_table`.
         """
         write_rows([self.row()], path)
 
@@ -72,13 +72,19 @@ def write_rows(rows: list[dict[str, Any]], path: Path) -> None:
     """Write rows with equal keys as a Parquet file.
 
     Raises:
-        UserError: the file cannot be written.
+        UserError: as `write_table`.
     """
     write_table(pa.Table.from_pylist(rows), path)
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """Write a Parquet file, whole or not at all."""
+    """Write a Parquet file, whole or not at all.
+
+    Raises:
+        UsageError: the file's ending is that of another format.
+        UserError: it cannot be written.
+    """
+    check_table(path)
     with whole_file(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from marconi_sim.core.replay_radix import UNLIMITED
 from marconi_sim.errors import UsageError, UserError
 from marconi_sim.experiment import load_experiment
-from marconi_sim.files import check_folder, check_writable
+from marconi_sim.files import check_folder, check_table
 from marconi_sim.journal import Journal, Results, journal_path, open_journal
 from marconi_sim.notices import notice
 from marconi_sim.planning import Plan, Run, make_plan
@@ -219,7 +219,7 @@ def run_plan(
         UserError: a run fails, or a file cannot be used.
     """
     if out is not None:
-        check_writable(out)
+        check_table(out)
     if requests_dir is not None:
         check_folder(requests_dir)
         _remove_leftovers(requests_dir, ".*.parquet.*.tmp")

@@ -78,6 +78,11 @@ def test_results_can_be_written(tmp_path: Path):
     assert row["missed_cold"] == result.summary["missed"]["cold"]
     with pytest.raises(ms.UserError, match="does not exist"):
         result.write_summary(tmp_path / "absent" / "run.parquet")
+    for write in (result.write_summary, result.write_requests):
+        with pytest.raises(
+            ms.UsageError, match=r"run\.csv: a table is written as Parquet, not .csv"
+        ):
+            write(tmp_path / "run.csv")
 
 
 def test_a_trace_by_name_by_path_and_as_a_workload(tmp_path: Path):

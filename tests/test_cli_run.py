@@ -470,6 +470,21 @@ def test_files_that_cannot_be_written_are_found_before_any_work(
     assert reason in fails(1, trace=log, **{option: log.parent / target})
 
 
+@pytest.mark.parametrize("option", ["out", "requests_out"])
+@pytest.mark.parametrize("name", ["x.csv", "x.JSON", "x.jsonl.gz", "x.xlsx", "x.feather"])
+def test_a_table_under_the_name_of_another_format(
+    fails: Callable[..., str], tmp_path: Path, option: str, name: str
+):
+    line = fails(2, **{option: tmp_path / name})
+    assert f"{name}: a table is written as Parquet" in line
+
+
+def test_a_tables_name_may_have_any_ending_that_means_nothing(run: Run, tmp_path: Path):
+    for name in ("x", "x.parquet", "x.v2", ".csv"):
+        assert run(policy="vanilla", out=tmp_path / name).status == 0
+        assert pq.read_table(tmp_path / name).num_rows == 1
+
+
 def test_folder_without_permission(
     fails: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -15,6 +15,7 @@ from marconi_sim import catalogue
 from marconi_sim.cli.catalogue import list_command, show_command
 from marconi_sim.cli.sweep import sweep_command
 from marconi_sim.errors import UsageError, UserError
+from marconi_sim.sweeping import sweep
 
 TEXT = """title = "Small"
 description = "For tests."
@@ -129,6 +130,11 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_runs(
 ) -> None:
     with pytest.raises(UserError, match="does not exist"):
         run(file, "--out", tmp_path / "absent" / "o.parquet")
+    for more in ([], ["--dry-run"]):
+        with pytest.raises(UsageError, match=r"o\.csv: a table is written as Parquet"):
+            run(file, "--out", "o.csv", *more)
+    with pytest.raises(UsageError, match=r"o\.csv: a table is written as Parquet"):
+        sweep(file, out="o.csv")
     (tmp_path / "taken").write_text("")
     with pytest.raises(UserError, match="is a file, expected a folder"):
         run(file, "--requests-dir", tmp_path / "taken")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -201,6 +202,7 @@ def test_info_prints_one_json_object(made: Path) -> None:
 def test_info_prints_tables_and_draws(made: Path, tmp_path: Path) -> None:
     result = run("info", made, "--plot", tmp_path / "p.png")
     assert "2 in 1 session" in result.stdout
+    assert re.search(r"^synthetic +not said by the source *$", result.stdout, re.MULTILINE)
     assert "p.png: written" in result.stderr
     assert (tmp_path / "p.png").stat().st_size > 5000
 

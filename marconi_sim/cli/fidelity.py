@@ -67,13 +67,13 @@ def fidelity_command(
       marconi-sim fidelity
       marconi-sim fidelity --trace taubench --capacity 5GB --capacity 10GB --out taubench.parquet
     """
-    from marconi_sim.files import check_writable
+    from marconi_sim.files import check_table
     from marconi_sim.progress import progress, status
 
     if len(set(traces)) < len(traces):
         raise UsageError(f"--trace {' '.join(traces)}: one is given twice")
     if out is not None:
-        check_writable(out)
+        check_table(out)
     with status("loading"):
         import joblib
 

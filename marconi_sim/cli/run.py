@@ -117,16 +117,16 @@ def run_command(
       marconi-sim run --trace swebench --policy marconi --param alpha=0.5 --requests-out requests.parquet
       marconi-sim run --trace my.jsonl.gz --policy ./mine.py --json
     """
-    from marconi_sim.files import check_writable
+    from marconi_sim.files import check_table
     from marconi_sim.progress import status
 
     params = parse_pairs("--param", param_texts, "alpha=0.5")
     for option, path in (("--out", out), ("--requests-out", requests_out)):
         if path is not None:
-            check_writable(path)
             for what, other in (("trace", trace), ("policy", policy), ("model", model)):
                 if path.exists() and Path(other).exists() and path.samefile(other):
                     raise UsageError(f"{option} {path}: is the {what} itself; give another name")
+            check_table(path)
     if out is not None and requests_out is not None and out.resolve() == requests_out.resolve():
         raise UsageError(f"--out and --requests-out: both are {out}; give two names")
     with policies_at_work(), status("loading"):

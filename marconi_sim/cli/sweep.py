@@ -85,11 +85,12 @@ def sweep_command(
     if backend == "dask" and jobs is not None:
         raise UsageError(f"--jobs {jobs}: has no effect with --backend dask, the cluster decides")
     from marconi_sim.experiment import load_experiment
-
-    loaded = load_experiment(experiment, search)
+    from marconi_sim.files import check_table
     from marconi_sim.progress import status
 
+    loaded = load_experiment(experiment, search)
     target = out or Path(f"{loaded.name}.parquet")
+    check_table(target)
     with policies_at_work(), status("reading traces and policies"):
         from marconi_sim.planning import make_plan
         from marconi_sim.sweeping import default_requests_dir, run_plan

@@ -176,7 +176,11 @@ def heading(description: Description) -> str:
 
 
 def _made_of(description: Description) -> dict[str, str]:
-    generated = {True: "yes, the requests were generated", False: "no", None: "unknown"}
+    generated = {
+        True: "yes, the requests were generated",
+        False: "no",
+        None: "not said by the source",
+    }
     blocks = f"in blocks of {description.block_size} tokens" if description.block_size > 1 else ""
     facts = {
         "source": description.source,
