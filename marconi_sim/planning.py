@@ -19,11 +19,12 @@ from typing import Any
 import orjson
 
 from marconi_sim import __version__
+from marconi_sim.catalogue import own_folders
 from marconi_sim.errors import UsageError, UserError
 from marconi_sim.experiment import Experiment, Grid, PolicyGrid
 from marconi_sim.model import Model, load_model, vary
 from marconi_sim.policy.base import Policy
-from marconi_sim.policy.load import load_policy
+from marconi_sim.policy.load import load_policy, recipe_params
 from marconi_sim.trace.arrivals import Arrivals, default_arrivals, retimed
 from marconi_sim.trace.load import Workload, open_trace, schedule
 from marconi_sim.units import parse_bytes
@@ -201,7 +202,8 @@ def _policies(
         with grid.table.at(key):
             for value in values:
                 cls(**{key: value})
-    defaults = workload.recipe.policy_defaults.get(cls.name, {}) if workload.recipe else {}
+    recipe = workload.recipe
+    defaults = recipe_params(cls, recipe.policy_defaults, search) if recipe else {}
     return [(cls, cls(**{**defaults, **one}).params) for one in grid.combinations()]
 
 
@@ -264,7 +266,7 @@ def make_plan(experiment: Experiment, search: Iterable[str | Path] = ()) -> Plan
         raise UsageError(
             f"experiment '{experiment.name}': has nothing to run; draw it: marconi-sim figures {experiment.name}"
         )
-    folders = tuple(str(Path(folder).resolve()) for folder in search)
+    folders = tuple(str(Path(folder).resolve()) for folder in own_folders(search))
     models = [model for grid in experiment.models for model in _models(grid)]
     rows: dict[tuple[str, str], Row] = {}
     workloads: dict[str, Workload] = {}

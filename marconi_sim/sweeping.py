@@ -19,7 +19,7 @@ import joblib
 import pyarrow as pa
 
 from marconi_sim.core.replay_radix import UNLIMITED
-from marconi_sim.errors import UsageError, UserError
+from marconi_sim.errors import UsageError, UserError, check_argument
 from marconi_sim.experiment import load_experiment
 from marconi_sim.files import check_folder, check_table
 from marconi_sim.journal import Journal, Results, journal_path, open_journal
@@ -272,6 +272,12 @@ def sweep(
         UsageError: an unknown name, or an argument that is not allowed.
         UserError: a mistake in the experiment, a policy that fails, or a file that cannot be used.
     """
+    for name, path in (("out", out), ("requests_dir", requests_dir)):
+        if path is not None:
+            check_argument(name, path, (str, Path), "the path of a file or a folder")
+    if scheduler is not None:
+        check_argument("scheduler", scheduler, (str,), "an address, e.g. 'tcp://host:8786'")
+    check_argument("resume", resume, (bool,), "True or False")
     if jobs is not None and (type(jobs) is not int or jobs < 1):
         raise UsageError(f"jobs {jobs}: must be a whole number of at least 1")
     if jobs is not None and scheduler is not None:

@@ -470,6 +470,26 @@ def test_files_that_cannot_be_written_are_found_before_any_work(
     assert reason in fails(1, trace=log, **{option: log.parent / target})
 
 
+@pytest.mark.parametrize(
+    ("options", "status", "said"),
+    [
+        ({"trace": ""}, 2, "trace '': is empty; give a name, see 'marconi-sim list traces'"),
+        ({"trace": "."}, 2, "error: .: is a directory, and looks like none of the formats"),
+        ({"trace": ".."}, 2, "error: ..: is a directory"),
+        ({"policy": ""}, 2, "policy '': is empty"),
+        ({"policy": "."}, 1, "error: .: is a directory, expected a file (policy)"),
+        ({"catalogue": ""}, 2, "catalogue folder '': is empty"),
+    ],
+)
+def test_names_that_are_empty_or_a_directory(
+    fails: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, str], status: int, said: str,
+):  # fmt: skip
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert said in fails(status, **options)
+
+
 @pytest.mark.parametrize("option", ["out", "requests_out"])
 @pytest.mark.parametrize("name", ["x.csv", "x.JSON", "x.jsonl.gz", "x.xlsx", "x.feather"])
 def test_a_table_under_the_name_of_another_format(

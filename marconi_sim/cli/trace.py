@@ -104,6 +104,8 @@ def import_command(source: str, format_name: str | None, out: Path, **given: Any
     from marconi_sim.trace.compiled import save
     from marconi_sim.trace.formats import ImportOptions
 
+    if source == "":
+        raise UsageError("SOURCE '': is empty; give a file, a directory, or a data set on the hub")
     _check_compiled_name(out)
     check_writable(out)
     check_different(Path(source), out)
