@@ -20,6 +20,7 @@ import orjson
 
 from marconi_sim import __version__
 from marconi_sim.catalogue import own_folders
+from marconi_sim.core.departures import PAPER
 from marconi_sim.errors import UsageError, UserError
 from marconi_sim.experiment import Experiment, Grid, PolicyGrid
 from marconi_sim.model import Model, load_model, vary
@@ -77,6 +78,7 @@ class Run:
         policy: a name in the catalogue or the absolute path of a file.
         policy_sha256: of its file.
         params: every parameter, checked.
+        rules: as in `simulate`, a name.
         key: hash of everything that the result can depend on.
     """
 
@@ -84,6 +86,7 @@ class Run:
     policy: str
     policy_sha256: str
     params: tuple[tuple[str, Any], ...]
+    rules: str
     key: str
 
 
@@ -207,6 +210,22 @@ def _policies(
     return [(cls, cls(**{**defaults, **one}).params) for one in grid.combinations()]
 
 
+def _check_rules(
+    grid: PolicyGrid, policies: list[tuple[type[Policy], dict[str, Any]]], models: list[Model]
+) -> None:
+    """Raise unless every policy can be replayed with every model under the rules that are asked for."""
+    if grid.rules == ("paper",):
+        return
+    from marconi_sim.policy.artifact import check_departing, departures_of
+
+    with grid.table.at("rules"):
+        for name in grid.rules:
+            if departures_of(name) != PAPER:
+                for cls, params in policies:
+                    for model in models:
+                        check_departing(cls(**params), model)
+
+
 def _configurations(
     grid: Grid, models: list[Model], search: tuple[str, ...]
 ) -> list[tuple[Configuration, Workload]]:
@@ -238,6 +257,7 @@ def _settings(
         "trace": workload.name,
         "synthetic": bool(synthetic),
         "policy": cls.name,
+        "rules": run.rules,
         **{f"param_{key}": value for key, value in run.params},
         "model": configuration.model.name,
         "accounting": configuration.model.accounting,
@@ -274,15 +294,19 @@ def make_plan(experiment: Experiment, search: Iterable[str | Path] = ()) -> Plan
         configurations = _configurations(grid, models, folders)
         first = configurations[0][1]
         workloads.setdefault(first.name, first)
-        policies = [
-            (policy_grid, *chosen)
-            for policy_grid in experiment.policies
-            for chosen in _policies(policy_grid, folders, first)
-        ]
+        policies = []
+        for policy_grid in experiment.policies:
+            chosen = _policies(policy_grid, folders, first)
+            _check_rules(policy_grid, chosen, models)
+            policies += [
+                (policy_grid, *one, rules) for rules in policy_grid.rules for one in chosen
+            ]
         for configuration, workload in configurations:
-            for policy_grid, cls, params in policies:
-                key = _key(configuration.key, cls.name, cls.sha256, params)
-                run = Run(configuration, policy_grid.name, cls.sha256, tuple(params.items()), key)
+            for policy_grid, cls, params, rules in policies:
+                key = _key(configuration.key, cls.name, cls.sha256, params, rules)
+                run = Run(
+                    configuration, policy_grid.name, cls.sha256, tuple(params.items()), rules, key
+                )
                 label = policy_grid.label
                 if (label, key) in rows:
                     raise UserError(

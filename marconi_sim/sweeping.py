@@ -26,7 +26,7 @@ from marconi_sim.journal import Journal, Results, journal_path, open_journal
 from marconi_sim.notices import notice
 from marconi_sim.planning import Plan, Run, make_plan
 from marconi_sim.progress import progress, status
-from marconi_sim.simulation import replay_inputs
+from marconi_sim.simulation import replay_workload
 from marconi_sim.sweep_file import finished_results, make_table, read_sweep, write_sweep
 from marconi_sim.sweep_worker import Chunk, Failure, policy_class, requests_file, run_chunk
 from marconi_sim.trace.load import schedule
@@ -60,20 +60,21 @@ def compile_kernels(plan: Plan, runs: Iterable[Run]) -> None:
     started = time.perf_counter()
     workload = next(iter(plan.workloads.values()))
     tiny = schedule(workload.trace, workload.arrivals, name=workload.name, sessions=1)
-    index, requests = replay_inputs(tiny)
     compiled = set()
     for run in runs:
         words = tuple(key for key, value in run.params if isinstance(value, str))
-        if (run.policy, words) in compiled:
+        if (run.policy, words, run.rules) in compiled:
             continue
-        compiled.add((run.policy, words))
+        compiled.add((run.policy, words, run.rules))
         with status(f"compiling policy {Path(run.policy).stem}"):
             policy = policy_class(run.policy, run.policy_sha256, plan.search)(**dict(run.params))
             for capacity in (1, UNLIMITED):
-                policy.replay(index, requests, run.configuration.model.shape, capacity)
+                replay_workload(tiny, policy, run.configuration.model, capacity, rules=run.rules)
     seconds = time.perf_counter() - started
     if seconds > 2:
-        notice(f"compiled {len(compiled)} policies in {seconds:.1f} s; kept for later")
+        notice(
+            f"compiled {len({name for name, *_ in compiled})} policies in {seconds:.1f} s; kept for later"
+        )
 
 
 @contextmanager

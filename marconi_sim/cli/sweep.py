@@ -176,7 +176,8 @@ def _combinations_table(plan: Plan) -> Any:
         for grid in grids:
             table.add_row(kind, Path(grid.name).stem, _values(grid.values))
     for policy in experiment.policies:
-        table.add_row("policy", policy.label, _values(policy.values))
+        rules = {} if policy.rules == ("paper",) else {"rules": policy.rules}
+        table.add_row("policy", policy.label, _values({**policy.values, **rules}))
         if policy.best:
             table.add_row("", policy.best, f"the best of '{policy.label}' in each configuration")
     return table

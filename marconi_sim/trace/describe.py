@@ -111,7 +111,7 @@ def infinite_reuse(workload: Workload) -> tuple[NDArray[np.int64], int]:
     flags = np.zeros(trace.parent.size, np.uint8)
     flags[ROOT] = SEEN
     nodes = (trace.parent, trace.depth, trace.input_node, trace.end_node)
-    return seen, reuse(*nodes, workload.order, flags, seen)
+    return seen, int(reuse(*nodes, workload.order, flags, seen))
 
 
 def describe(workload: Workload) -> Description:
