@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from marconi_sim.cli.options import catalogue_option
+from marconi_sim.cli.options import catalogue_option, path_option
 from marconi_sim.errors import UsageError
 
 
@@ -29,22 +29,10 @@ from marconi_sim.errors import UsageError
     "--model", default="hybrid-7b", show_default=True, metavar="NAME|FILE", help="A model shape."
 )
 @click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Threads [all cores].")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write one row per replay (Parquet).",
-)
-@click.option(
-    "--figure",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Draw the changes into a .png, .pdf or .svg file.",
-)
-@click.option(
+@path_option("--out", help="Write one row per replay (Parquet).")
+@path_option("--figure", help="Draw the changes into a .png, .pdf or .svg file.")
+@path_option(
     "--markdown",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
     help="Put the tables into a page, between the marks <!-- fidelity --> and <!-- /fidelity -->.",
 )
 @catalogue_option

@@ -14,6 +14,7 @@ from marconi_sim.cli.options import (
     json_option,
     model_option,
     parse_pairs,
+    path_option,
 )
 from marconi_sim.cli.output import policies_at_work, print_json
 from marconi_sim.errors import UsageError
@@ -77,18 +78,8 @@ BOUNDS = ("vanilla", "unbounded", "ceiling")
     help="Mean of the Poisson gaps between a session's turns.",
 )
 @click.option("--seed", type=int, metavar="N", help="Of the arrival model's random draws.")
-@click.option(
-    "--requests-out",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write one row per request (Parquet).",
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the run as one row (Parquet).",
-)
+@path_option("--requests-out", help="Write one row per request (Parquet).")
+@path_option("--out", help="Write the run as one row (Parquet).")
 @click.option("--check", is_flag=True, help="Check every invariant after every request (slower).")
 @catalogue_option
 @json_option

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from marconi_sim.cli.options import catalogue_option, json_option
+from marconi_sim.cli.options import catalogue_option, jobs_option, json_option, path_option
 from marconi_sim.cli.output import policies_at_work, print_json
 from marconi_sim.errors import UsageError
 
@@ -19,19 +19,8 @@ if TYPE_CHECKING:
 
 @click.command("sweep")
 @click.argument("experiment", metavar="NAME|FILE")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="One row per run (Parquet). Default: NAME.parquet here.",
-)
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Worker processes; default one per core.",
-)
+@path_option("--out", help="One row per run (Parquet). Default: NAME.parquet here.")
+@jobs_option
 @click.option(
     "--backend",
     type=click.Choice(("joblib", "dask")),
@@ -46,9 +35,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="Keep the finished runs of FILE and of its journal, or begin anew.",
 )
-@click.option(
+@path_option(
     "--requests-dir",
-    type=click.Path(path_type=Path),
     metavar="FOLDER",
     help="Write one file per run with a row per request. Default: FILE.requests if the experiment asks for it.",
 )
