@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import joblib
 import pyarrow as pa
 
+from marconi_sim.catalogue import own_folders
 from marconi_sim.core.replay_radix import UNLIMITED
 from marconi_sim.errors import UsageError, UserError, check_argument
 from marconi_sim.experiment import load_experiment
@@ -283,7 +284,8 @@ def sweep(
         raise UsageError(f"jobs {jobs}: must be a whole number of at least 1")
     if jobs is not None and scheduler is not None:
         raise UsageError(f"jobs {jobs}: has no effect with a scheduler, whose workers decide")
-    loaded = load_experiment(experiment, search)
+    folders = own_folders(search)
+    loaded = load_experiment(experiment, folders)
     target = None if out is None else Path(out)
     folder = None if requests_dir is None else Path(requests_dir)
     if folder is None and loaded.requests:
@@ -293,7 +295,7 @@ def sweep(
             )
         folder = default_requests_dir(target)
     frame: pd.DataFrame = run_plan(
-        make_plan(loaded, search),
+        make_plan(loaded, folders),
         out=target,
         jobs=jobs,
         scheduler=scheduler,
