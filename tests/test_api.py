@@ -205,30 +205,29 @@ def test_arguments_of_other_functions_of_a_wrong_type(call: Callable[[], Any], s
 
 
 def test_a_recipes_parameters_are_for_the_policy_that_the_name_finds(tmp_path: Path):
-    def multiplier(policy: Any, **options: Any) -> int:
-        return ms.simulate("lmsys", policy=policy, **options).summary["params"]["multiplier"]
+    def multiplier(trace: str, policy: Any, *search: Path) -> int:
+        few = ms.load_trace(trace, sessions=3, search=search)
+        return ms.simulate(few, policy=policy, search=search).summary["params"]["multiplier"]
 
     shipped = ms.load_policy("marconi")
     assert shipped.path is not None
     for same in ("marconi", shipped.path, shipped):
-        assert multiplier(same) == 15
+        assert multiplier("lmsys", same) == 15
     (tmp_path / "traces" / "data").mkdir(parents=True)
     (tmp_path / "policies").mkdir()
-    for name in ("marconi", "mine"):
+    own = {name: tmp_path / "policies" / f"{name}.py" for name in ("marconi", "mine")}
+    for name, path in own.items():
         text = shipped.path.read_text().replace('"""', f'"""Copied as {name}. ', 1)
-        (tmp_path / "policies" / f"{name}.py").write_text(text)
-    assert multiplier(tmp_path / "policies" / "marconi.py") == 5  # another of the same name
+        path.write_text(text)
+    assert multiplier("lmsys", own["marconi"]) == 5  # another of the same name
 
     recipe = catalogue.find("traces", "lmsys")
     shutil.copy(recipe.parent / "data" / "lmsys.parquet", tmp_path / "traces" / "data")
     text = recipe.read_text().replace("[policy_defaults.marconi]", "[policy_defaults.mine]")
     (tmp_path / "traces" / "chats.toml").write_text(text)
-    found = ms.simulate("chats", policy="mine", search=[tmp_path], capacity="5GB")
-    assert found.summary["params"]["multiplier"] == 15
-    path = tmp_path / "policies" / "mine.py"
-    found = ms.simulate("chats", policy=path, search=[tmp_path], capacity="5GB")
-    assert found.summary["params"]["multiplier"] == 15  # the same file
-    assert multiplier("mine", search=[tmp_path]) == 5  # the shipped trace names none for it
+    for same in ("mine", own["mine"]):
+        assert multiplier("chats", same, tmp_path) == 15
+    assert multiplier("lmsys", "mine", tmp_path) == 5  # the shipped trace names none for it
 
 
 def test_a_result_does_not_depend_on_earlier_runs(sessions: ms.Workload):
