@@ -474,7 +474,7 @@ def test_files_that_cannot_be_written_are_found_before_any_work(
     ("options", "status", "said"),
     [
         ({"trace": ""}, 2, "trace '': is empty; give a name, see 'marconi-sim list traces'"),
-        ({"trace": "."}, 2, "error: .: is a directory, and looks like none of the formats"),
+        ({"trace": "."}, 2, "error: .: is a directory that looks like none of the known"),
         ({"trace": ".."}, 2, "error: ..: is a directory"),
         ({"policy": ""}, 2, "policy '': is empty"),
         ({"policy": "."}, 1, "error: .: is a directory, expected a file (policy)"),

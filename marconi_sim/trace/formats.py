@@ -116,8 +116,8 @@ def detect_format(path: Path) -> Format:
     what = f"could be {' or '.join(fitting)}" if fitting else "none of the known formats"
     if path.is_dir() and not fitting:
         raise UsageError(
-            f"{path}: is a directory, and looks like none of the formats that may be one; give a file, or name the"
-            f" format with 'marconi-sim trace import --format', one of: {', '.join(formats())}"
+            f"{path}: is a directory that looks like none of the known formats; give a file, or name the format with"
+            f" 'marconi-sim trace import --format', one of: {', '.join(formats())}"
         )
     begins = f", begins with {start[:30]!r}" if path.is_file() else ""
     names = ", ".join(fitting or formats())
