@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from marconi_sim.errors import UsageError, did_you_mean
+from marconi_sim.errors import UsageError, check_argument, did_you_mean
 
 ENVIRONMENT_VARIABLE = "MARCONI_SIM_PATH"
 # Folder of each kind of entry -> the word for one of them, and the endings of its files in order of
@@ -35,6 +35,22 @@ def shipped() -> Path:
     return packed if packed.is_dir() else _PACKAGE.parent
 
 
+def own_folders(search: Iterable[str | Path]) -> tuple[str | Path, ...]:
+    """Return the user's folders, checked for what they are but not for being there.
+
+    Raises:
+        UsageError: no list of folders; text alone would be taken for a list of letters.
+    """
+    if isinstance(search, str | Path) or not isinstance(search, Iterable):
+        raise UsageError(f"search {search!r}: expected a list of folders")
+    found = tuple(search)
+    for folder in found:
+        check_argument("search", folder, (str, Path), "a list of folders")
+        if folder == "":
+            raise UsageError("catalogue folder '': is empty; give a folder ('.' is this one)")
+    return found
+
+
 def folders(search: Iterable[str | Path] = ()) -> list[Path]:
     """Return the catalogue folders in the order in which they are searched.
 
@@ -42,12 +58,12 @@ def folders(search: Iterable[str | Path] = ()) -> list[Path]:
         search: the user's folders; those of MARCONI_SIM_PATH come after them.
 
     Raises:
-        UsageError: one of the user's folders does not exist.
+        UsageError: one of the user's folders does not exist, or as `own_folders`.
     """
     from_environment = os.environ.get(ENVIRONMENT_VARIABLE, "").split(os.pathsep)
     found = [shipped()]
     for folder, origin in [
-        *((Path(f), "catalogue folder") for f in search),
+        *((Path(f), "catalogue folder") for f in own_folders(search)),
         *((Path(f), f"in {ENVIRONMENT_VARIABLE}") for f in from_environment if f),
     ]:
         if not folder.is_dir():
@@ -86,10 +102,12 @@ def origin(path: Path) -> str:
 
 
 def is_path(value: str) -> bool:
-    """Tell whether a value means a file: it has a path separator, or an ending and exists."""
+    """Tell whether a value means a file: it has a path separator, or an ending and exists, or it is `.` or `..`."""
     separators = {os.sep, "/"} | ({os.altsep} if os.altsep else set())
-    return any(s in value for s in separators) or (
-        Path(value).suffix != "" and Path(value).exists()
+    return (
+        any(s in value for s in separators)
+        or value in (".", "..")
+        or (Path(value).suffix != "" and Path(value).exists())
     )
 
 
@@ -102,9 +120,14 @@ def find(kind: str, value: str | Path, search: Iterable[str | Path] = ()) -> Pat
         search: the user's folders, see `folders`.
 
     Raises:
-        UsageError: no such file, or a name that no folder has.
+        UsageError: no such file, a name that no folder has, or neither text nor a path.
     """
     noun = KINDS[kind][0]
+    check_argument(noun, value, (str, Path), "a name or the path of a file")
+    if value == "":
+        raise UsageError(
+            f"{noun} '': is empty; give a name, see 'marconi-sim list {kind}', or a path"
+        )
     if isinstance(value, Path) or is_path(value):
         if not Path(value).exists():
             raise UsageError(

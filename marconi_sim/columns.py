@@ -1,9 +1,9 @@
 """The columns of a sweep's file: what was run (and `param_NAME`, a parameter), what came of it, and whose it is."""
 
 SETTINGS = (
-    "experiment", "label", "trace", "synthetic", "policy", "model", "accounting", "attention_layers", "ssm_layers",
-    "mlp_layers", "model_dimension", "state_dimension", "kv_bytes_per_token", "state_bytes", "tokens_per_state",
-    "capacity", "capacity_bytes", "sessions", "sessions_per_second", "response_time", "seed",
+    "experiment", "label", "trace", "synthetic", "policy", "rules", "model", "accounting", "attention_layers",
+    "ssm_layers", "mlp_layers", "model_dimension", "state_dimension", "kv_bytes_per_token", "state_bytes",
+    "tokens_per_state", "capacity", "capacity_bytes", "sessions", "sessions_per_second", "response_time", "seed",
 )  # fmt: skip
 METRICS = (
     "requests", "input_tokens", "reused_tokens", "token_hit_rate", "request_hit_rate", "flops_total", "flops_saved",

@@ -7,6 +7,7 @@ line prints it without a traceback and exits with its status. Everything else is
 from __future__ import annotations
 
 import difflib
+import textwrap
 from collections.abc import Iterable
 
 
@@ -23,6 +24,22 @@ class UsageError(UserError):
     """A wrong option, name or parameter (exit status 2)."""
 
     exit_status = 2
+
+
+def check_argument(name: str, value: object, kinds: tuple[type, ...], allowed: str) -> None:
+    """Raise if an argument of the Python API is of none of the types `kinds`; `allowed` says them in words.
+
+    Raises:
+        UsageError: names the argument, its value and what is allowed.
+    """
+    if not isinstance(value, kinds):
+        shown = textwrap.shorten(repr(value), 60, placeholder="...")
+        raise UsageError(f"{name} {shown}: of type {type(value).__name__}, expected {allowed}")
+
+
+def one_line(error: UserError) -> str:
+    """Return the message without line breaks, which a file's name or a quoted reason may have."""
+    return " ".join(str(error).splitlines())
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

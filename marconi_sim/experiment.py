@@ -21,6 +21,7 @@
     label = "static alpha"                # what its runs are called together; default: the policy's name
     best = "best static alpha"            # may be left out: add the best of these runs, in hindsight, under this label
     params.alpha = [0.0, 0.5, 1.0]        # parameters of the policy
+    rules = ["paper", "artifact"]         # may be left out: paper; artifact: as the authors' published code does
 
     [[figures]]                           # may be left out
     kind = "lines"                        # one of FIGURE_KINDS
@@ -82,10 +83,12 @@ class PolicyGrid(Grid):
     Attributes:
         label: what its runs are called together.
         best: label of the best of them in each configuration; empty if it is not asked for.
+        rules: of the paper or of its authors' published code; as in `simulate`.
     """
 
     label: str = ""
     best: str = ""
+    rules: tuple[str, ...] = ("paper",)
 
 
 @dataclass(frozen=True)
@@ -162,10 +165,13 @@ def _model(table: Table, path: Path) -> Grid:
 
 
 def _policy(table: Table, path: Path) -> PolicyGrid:
-    table.check_keys(("policy", "label", "best", "params"))
+    table.check_keys(("policy", "label", "best", "rules", "params"))
     name = _name(table, "policy", path)
     label = table.take("label", str) if "label" in table.values else Path(name).stem
     best = table.take("best", str) if "best" in table.values else ""
+    rules: tuple[str, ...] = ("paper",)
+    if "rules" in table.values:
+        rules = _values(table, "rules", (str,), "'paper' or 'artifact'")
     params = table.values.get("params", {})
     if not isinstance(params, dict):
         raise UserError(f"{table.place('params')}: params = {params!r}, expected params.NAME = ...")
@@ -173,7 +179,7 @@ def _policy(table: Table, path: Path) -> PolicyGrid:
     values = {
         key: _values(of_params, key, (str, int, float), "a number or a word") for key in params
     }
-    return PolicyGrid(name, values, table, label=label, best=best)
+    return PolicyGrid(name, values, table, label=label, best=best, rules=rules)
 
 
 def _has_runs(document: Document) -> bool:

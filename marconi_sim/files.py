@@ -8,7 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from marconi_sim.errors import UserError
+from marconi_sim.errors import UsageError, UserError
+
+# Endings of files that are not Parquet, whatever else they are.
+_OTHER_ENDINGS = {
+    ".arrow", ".avro", ".csv", ".db", ".feather", ".gz", ".h5", ".hdf5", ".html", ".ipc", ".json",
+    ".jsonl", ".md", ".ndjson", ".npy", ".npz", ".orc", ".pdf", ".pickle", ".pkl", ".png", ".py",
+    ".sqlite", ".svg", ".toml", ".tsv", ".txt", ".xls", ".xlsx", ".xml", ".yaml", ".yml", ".zip",
+    ".zst",
+}  # fmt: skip
 
 
 def readable_file(path: Path, what: str) -> Path:
@@ -41,6 +49,21 @@ def check_writable(path: Path) -> None:
         raise UserError(f"{path}: cannot be written, the folder {folder} does not exist")
     if not os.access(folder, os.W_OK):
         raise UserError(f"{path}: cannot be written, no permission in the folder {folder}")
+
+
+def check_table(path: Path) -> None:
+    """Raise early if a table could not be created at `path`, or if its name says that it is something else.
+
+    Raises:
+        UsageError: the ending is that of another format than Parquet.
+        UserError: as `check_writable`.
+    """
+    if path.suffix.lower() in _OTHER_ENDINGS:
+        raise UsageError(
+            f"{path}: a table is written as Parquet, not {path.suffix}; give a name with .parquet"
+            " (pandas and others read it and write what you need)"
+        )
+    check_writable(path)
 
 
 def check_folder(path: Path) -> None:

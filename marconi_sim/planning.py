@@ -19,11 +19,13 @@ from typing import Any
 import orjson
 
 from marconi_sim import __version__
+from marconi_sim.catalogue import own_folders
+from marconi_sim.core.departures import PAPER
 from marconi_sim.errors import UsageError, UserError
 from marconi_sim.experiment import Experiment, Grid, PolicyGrid
 from marconi_sim.model import Model, load_model, vary
 from marconi_sim.policy.base import Policy
-from marconi_sim.policy.load import load_policy
+from marconi_sim.policy.load import load_policy, recipe_params
 from marconi_sim.trace.arrivals import Arrivals, default_arrivals, retimed
 from marconi_sim.trace.load import Workload, open_trace, schedule
 from marconi_sim.units import parse_bytes
@@ -76,6 +78,7 @@ class Run:
         policy: a name in the catalogue or the absolute path of a file.
         policy_sha256: of its file.
         params: every parameter, checked.
+        rules: as in `simulate`, a name.
         key: hash of everything that the result can depend on.
     """
 
@@ -83,6 +86,7 @@ class Run:
     policy: str
     policy_sha256: str
     params: tuple[tuple[str, Any], ...]
+    rules: str
     key: str
 
 
@@ -201,8 +205,25 @@ def _policies(
         with grid.table.at(key):
             for value in values:
                 cls(**{key: value})
-    defaults = workload.recipe.policy_defaults.get(cls.name, {}) if workload.recipe else {}
+    recipe = workload.recipe
+    defaults = recipe_params(cls, recipe.policy_defaults, search) if recipe else {}
     return [(cls, cls(**{**defaults, **one}).params) for one in grid.combinations()]
+
+
+def _check_rules(
+    grid: PolicyGrid, policies: list[tuple[type[Policy], dict[str, Any]]], models: list[Model]
+) -> None:
+    """Raise unless every policy can be replayed with every model under the rules that are asked for."""
+    if grid.rules == ("paper",):
+        return
+    from marconi_sim.policy.artifact import check_departing, departures_of
+
+    with grid.table.at("rules"):
+        for name in grid.rules:
+            if departures_of(name) != PAPER:
+                for cls, params in policies:
+                    for model in models:
+                        check_departing(cls(**params), model)
 
 
 def _configurations(
@@ -236,6 +257,7 @@ def _settings(
         "trace": workload.name,
         "synthetic": bool(synthetic),
         "policy": cls.name,
+        "rules": run.rules,
         **{f"param_{key}": value for key, value in run.params},
         "model": configuration.model.name,
         "accounting": configuration.model.accounting,
@@ -264,7 +286,7 @@ def make_plan(experiment: Experiment, search: Iterable[str | Path] = ()) -> Plan
         raise UsageError(
             f"experiment '{experiment.name}': has nothing to run; draw it: marconi-sim figures {experiment.name}"
         )
-    folders = tuple(str(Path(folder).resolve()) for folder in search)
+    folders = tuple(str(Path(folder).resolve()) for folder in own_folders(search))
     models = [model for grid in experiment.models for model in _models(grid)]
     rows: dict[tuple[str, str], Row] = {}
     workloads: dict[str, Workload] = {}
@@ -272,15 +294,19 @@ def make_plan(experiment: Experiment, search: Iterable[str | Path] = ()) -> Plan
         configurations = _configurations(grid, models, folders)
         first = configurations[0][1]
         workloads.setdefault(first.name, first)
-        policies = [
-            (policy_grid, *chosen)
-            for policy_grid in experiment.policies
-            for chosen in _policies(policy_grid, folders, first)
-        ]
+        policies = []
+        for policy_grid in experiment.policies:
+            chosen = _policies(policy_grid, folders, first)
+            _check_rules(policy_grid, chosen, models)
+            policies += [
+                (policy_grid, *one, rules) for rules in policy_grid.rules for one in chosen
+            ]
         for configuration, workload in configurations:
-            for policy_grid, cls, params in policies:
-                key = _key(configuration.key, cls.name, cls.sha256, params)
-                run = Run(configuration, policy_grid.name, cls.sha256, tuple(params.items()), key)
+            for policy_grid, cls, params, rules in policies:
+                key = _key(configuration.key, cls.name, cls.sha256, params, rules)
+                run = Run(
+                    configuration, policy_grid.name, cls.sha256, tuple(params.items()), rules, key
+                )
                 label = policy_grid.label
                 if (label, key) in rows:
                     raise UserError(

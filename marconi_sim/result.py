@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from marconi_sim.core.outcome import CAUSES
-from marconi_sim.files import whole_file
+from marconi_sim.errors import check_argument
+from marconi_sim.files import check_table, whole_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,11 +39,11 @@ class Result:
 
         return pd.DataFrame(dict(self.columns))
 
-    def write_requests(self, path: Path) -> None:
+    def write_requests(self, path: str | Path) -> None:
         """Write one row per request to a Parquet file.
 
         Raises:
-            UserError: the file cannot be written.
+            UserError: as `write_table`.
         """
         table = pa.table({name: pa.array(column) for name, column in self.columns.items()})
         write_table(table, path)
@@ -59,27 +60,35 @@ class Result:
                 flat[key] = value
         return flat
 
-    def write_summary(self, path: Path) -> None:
+    def write_summary(self, path: str | Path) -> None:
         """Write the run as a Parquet file with one row.
 
         Raises:
-            UserError: the file cannot be written.
+            UserError: as `write_table`.
         """
         write_rows([self.row()], path)
 
 
-def write_rows(rows: list[dict[str, Any]], path: Path) -> None:
+def write_rows(rows: list[dict[str, Any]], path: str | Path) -> None:
     """Write rows with equal keys as a Parquet file.
 
     Raises:
-        UserError: the file cannot be written.
+        UserError: as `write_table`.
     """
     write_table(pa.Table.from_pylist(rows), path)
 
 
-def write_table(table: pa.Table, path: Path) -> None:
-    """Write a Parquet file, whole or not at all."""
-    with whole_file(path) as temporary:
+def write_table(table: pa.Table, path: str | Path) -> None:
+    """Write a Parquet file, whole or not at all.
+
+    Raises:
+        UsageError: the file's ending is that of another format.
+        UserError: it cannot be written.
+    """
+    check_argument("path", path, (str, Path), "the path of a file")
+    target = Path(path)
+    check_table(target)
+    with whole_file(target) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
 

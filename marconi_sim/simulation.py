@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marconi_sim import __version__
+from marconi_sim.catalogue import own_folders
 from marconi_sim.core.departures import Departures
 from marconi_sim.core.outcome import (
     BYPASSED,
@@ -21,12 +22,12 @@ from marconi_sim.core.outcome import (
 )
 from marconi_sim.core.requests import Index, Requests
 from marconi_sim.core.shape import Shape
-from marconi_sim.errors import UsageError, UserError
+from marconi_sim.errors import UsageError, UserError, check_argument
 from marconi_sim.model import Model, load_model
 from marconi_sim.notices import warn
 from marconi_sim.policy.base import Policy
 from marconi_sim.policy.listener import Listener
-from marconi_sim.policy.load import load_policy
+from marconi_sim.policy.load import load_policy, recipe_params
 from marconi_sim.result import Result, missed_columns
 from marconi_sim.trace.load import Workload, load_trace
 from marconi_sim.units import format_bytes, parse_bytes
@@ -53,6 +54,25 @@ def _capacity_bytes(capacity: str | int | None, workload: Workload) -> int:
     return parse_bytes(str(int(capacity)))
 
 
+def _check_arguments(
+    trace: object, policy: object, model: object, params: Any, rules: object, check: object
+) -> None:
+    """Raise a `UsageError` at the first argument of `simulate` of a wrong type."""
+    check_argument("trace", trace, (str, Path, Workload), "a name, a path or a workload")
+    if isinstance(policy, type):
+        if not issubclass(policy, Policy):
+            raise UsageError(f"policy {policy.__name__}: a class that is not derived from Policy")
+    else:
+        allowed = "a name, a path, or a policy's class or instance"
+        check_argument("policy", policy, (str, Path, Policy), allowed)
+    check_argument("model", model, (str, Path, Model), "a name, a path or a model")
+    check_argument("params", params, (Mapping,), "parameters by name, e.g. {'alpha': 0.5}")
+    for name in params:
+        check_argument("a name in params", name, (str,), "text")
+    check_argument("rules", rules, (str, Departures), "'paper', 'artifact' or Departures")
+    check_argument("check", check, (bool,), "True or False")
+
+
 def _policy(
     policy: str | Path | type[Policy] | Policy,
     params: Mapping[str, Any],
@@ -67,7 +87,8 @@ def _policy(
             )
         return policy
     cls = policy if isinstance(policy, type) else load_policy(policy, search)
-    defaults = workload.recipe.policy_defaults.get(cls.name, {}) if workload.recipe else {}
+    recipe = workload.recipe
+    defaults = recipe_params(cls, recipe.policy_defaults, search) if recipe else {}
     return cls(**{**defaults, **params})
 
 
@@ -101,20 +122,22 @@ def simulate(
         policy: a name in the catalogue, the path of a policy file, a class, or an instance.
         capacity: bytes, as a number or as text with a unit; default: what the trace's recipe says.
         model: a shipped model's name, the path of a model file, or a `Model`.
-        params: the policy's parameters.
+        params: the policy's parameters; they win over those that the trace's recipe names for the policy.
         rules: `paper`; `artifact`, the rules of the authors' published code, for the policies that they published; or
             `Departures`, any combination of the two.
         check: check every invariant after every request; slower.
         search: the user's catalogue folders.
 
     Raises:
-        UsageError: an unknown name, or a parameter or capacity that is not allowed.
+        UsageError: an unknown name, a parameter or capacity that is not allowed, or an argument of a wrong type.
         UserError: a file that cannot be used.
     """
-    search = tuple(search)
+    params = {} if params is None else params
+    _check_arguments(trace, policy, model, params, rules, check)
+    search = own_folders(search)
     workload = trace if isinstance(trace, Workload) else load_trace(trace, search=search)
     shape_of = model if isinstance(model, Model) else load_model(model)
-    chosen = _policy(policy, params or {}, workload, search)
+    chosen = _policy(policy, params, workload, search)
     capacity_bytes = _capacity_bytes(capacity, workload)
     _warn_if_nothing_fits(workload, shape_of.shape, chosen, capacity_bytes)
     return replay_workload(workload, chosen, shape_of, capacity_bytes, rules=rules, check=check)

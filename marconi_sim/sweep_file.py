@@ -25,8 +25,8 @@ from marconi_sim.result import write_table
 FORMAT = "marconi-sim sweep"
 _KEY = b"marconi_sim"
 _TEXTS = {
-    "experiment", "label", "trace", "policy", "model", "accounting", "capacity", "trace_sha256", "policy_sha256",
-    "version", "configuration", "run",
+    "experiment", "label", "trace", "policy", "rules", "model", "accounting", "capacity", "trace_sha256",
+    "policy_sha256", "version", "configuration", "run",
 }  # fmt: skip
 _FLOATS = {
     "tokens_per_state", "sessions_per_second", "response_time", "token_hit_rate", "request_hit_rate", "flops_total",

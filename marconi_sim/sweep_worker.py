@@ -102,13 +102,13 @@ def _results(run: Run, chunk: Chunk) -> Results:
         workload = _workload(configuration.schedule, chunk.search)
         policy = policy_class(run.policy, run.policy_sha256, chunk.search)(**dict(run.params))
         capacity = _capacity(configuration, chunk.search)
-    result = replay_workload(workload, policy, configuration.model, capacity)
+    result = replay_workload(workload, policy, configuration.model, capacity, rules=run.rules)
     if chunk.requests_dir is not None:
         # Before the result is told: who finds a run finished finds its file.
         Path(chunk.requests_dir).mkdir(parents=True, exist_ok=True)
         result.write_requests(requests_file(chunk.requests_dir, run.key))
     row = result.row()
-    known = {*SETTINGS, *METRICS, *IDENTITY, "rules", "seconds"}
+    known = {*SETTINGS, *METRICS, *IDENTITY, "seconds"}
     findings = [name for name in row if name not in known and not name.startswith("param_")]
     return {name: row[name] for name in ("capacity_bytes", *METRICS, *findings)}
 

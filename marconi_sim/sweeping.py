@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -17,15 +18,16 @@ from typing import TYPE_CHECKING, Any
 import joblib
 import pyarrow as pa
 
+from marconi_sim.catalogue import own_folders
 from marconi_sim.core.replay_radix import UNLIMITED
-from marconi_sim.errors import UsageError, UserError
+from marconi_sim.errors import UsageError, UserError, check_argument
 from marconi_sim.experiment import load_experiment
-from marconi_sim.files import check_folder, check_writable
+from marconi_sim.files import check_folder, check_table
 from marconi_sim.journal import Journal, Results, journal_path, open_journal
 from marconi_sim.notices import notice
 from marconi_sim.planning import Plan, Run, make_plan
 from marconi_sim.progress import progress, status
-from marconi_sim.simulation import replay_inputs
+from marconi_sim.simulation import replay_workload
 from marconi_sim.sweep_file import finished_results, make_table, read_sweep, write_sweep
 from marconi_sim.sweep_worker import Chunk, Failure, policy_class, requests_file, run_chunk
 from marconi_sim.trace.load import schedule
@@ -59,20 +61,21 @@ def compile_kernels(plan: Plan, runs: Iterable[Run]) -> None:
     started = time.perf_counter()
     workload = next(iter(plan.workloads.values()))
     tiny = schedule(workload.trace, workload.arrivals, name=workload.name, sessions=1)
-    index, requests = replay_inputs(tiny)
     compiled = set()
     for run in runs:
         words = tuple(key for key, value in run.params if isinstance(value, str))
-        if (run.policy, words) in compiled:
+        if (run.policy, words, run.rules) in compiled:
             continue
-        compiled.add((run.policy, words))
+        compiled.add((run.policy, words, run.rules))
         with status(f"compiling policy {Path(run.policy).stem}"):
             policy = policy_class(run.policy, run.policy_sha256, plan.search)(**dict(run.params))
             for capacity in (1, UNLIMITED):
-                policy.replay(index, requests, run.configuration.model.shape, capacity)
+                replay_workload(tiny, policy, run.configuration.model, capacity, rules=run.rules)
     seconds = time.perf_counter() - started
     if seconds > 2:
-        notice(f"compiled {len(compiled)} policies in {seconds:.1f} s; kept for later")
+        notice(
+            f"compiled {len({name for name, *_ in compiled})} policies in {seconds:.1f} s; kept for later"
+        )
 
 
 @contextmanager
@@ -103,8 +106,12 @@ def _dask(scheduler: str) -> Iterator[dict[str, Any]]:
         yield {"backend": "dask", "client": client}
 
 
-def _end_with(parent: int) -> None:
-    """Let this worker end when the process that started it has ended, even by kill -9: it would wait for minutes."""
+def _prepare_worker(parent: int) -> None:
+    """Let this worker end when the process that started it has ended, even by kill -9: it would wait for minutes.
+
+    What a policy prints goes to stderr: the stdout that a worker inherits is for results.
+    """
+    sys.stdout = sys.stderr
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -120,7 +127,7 @@ def _local(jobs: int | None, chunks: int) -> Iterator[dict[str, Any]]:
     yield {
         "backend": "loky",
         "n_jobs": max(1, min(wanted, chunks)),
-        "initializer": _end_with,
+        "initializer": _prepare_worker,
         "initargs": (os.getpid(),),
     }
 
@@ -214,7 +221,7 @@ def run_plan(
         UserError: a run fails, or a file cannot be used.
     """
     if out is not None:
-        check_writable(out)
+        check_table(out)
     if requests_dir is not None:
         check_folder(requests_dir)
         _remove_leftovers(requests_dir, ".*.parquet.*.tmp")
@@ -267,11 +274,18 @@ def sweep(
         UsageError: an unknown name, or an argument that is not allowed.
         UserError: a mistake in the experiment, a policy that fails, or a file that cannot be used.
     """
+    for name, path in (("out", out), ("requests_dir", requests_dir)):
+        if path is not None:
+            check_argument(name, path, (str, Path), "the path of a file or a folder")
+    if scheduler is not None:
+        check_argument("scheduler", scheduler, (str,), "an address, e.g. 'tcp://host:8786'")
+    check_argument("resume", resume, (bool,), "True or False")
     if jobs is not None and (type(jobs) is not int or jobs < 1):
         raise UsageError(f"jobs {jobs}: must be a whole number of at least 1")
     if jobs is not None and scheduler is not None:
         raise UsageError(f"jobs {jobs}: has no effect with a scheduler, whose workers decide")
-    loaded = load_experiment(experiment, search)
+    folders = own_folders(search)
+    loaded = load_experiment(experiment, folders)
     target = None if out is None else Path(out)
     folder = None if requests_dir is None else Path(requests_dir)
     if folder is None and loaded.requests:
@@ -281,7 +295,7 @@ def sweep(
             )
         folder = default_requests_dir(target)
     frame: pd.DataFrame = run_plan(
-        make_plan(loaded, search),
+        make_plan(loaded, folders),
         out=target,
         jobs=jobs,
         scheduler=scheduler,

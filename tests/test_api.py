@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from naive import CAUSES, Request
 from support import compiled, workload
 
 import marconi_sim as ms
+from marconi_sim import catalogue
 from marconi_sim.trace.compiled import save
 
 
@@ -78,6 +81,11 @@ def test_results_can_be_written(tmp_path: Path):
     assert row["missed_cold"] == result.summary["missed"]["cold"]
     with pytest.raises(ms.UserError, match="does not exist"):
         result.write_summary(tmp_path / "absent" / "run.parquet")
+    for write in (result.write_summary, result.write_requests):
+        with pytest.raises(
+            ms.UsageError, match=r"run\.csv: a table is written as Parquet, not .csv"
+        ):
+            write(tmp_path / "run.csv")
 
 
 def test_a_trace_by_name_by_path_and_as_a_workload(tmp_path: Path):
@@ -137,6 +145,89 @@ def test_names_that_are_unknown():
         ms.simulate("taubenhc")
     with pytest.raises(ms.UsageError, match="block_size"):
         small(params={"block_size": "big"})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"policy": 3}, "policy 3: of type int, expected a name, a path, or a policy's class"),
+        ({"policy": None}, "policy None"),
+        ({"policy": int}, "policy int: a class that is not derived from Policy"),
+        ({"model": 3.5}, "model 3.5: of type float, expected a name, a path or a model"),
+        (
+            {"params": ["alpha", 1]},
+            r"params \['alpha', 1\]: of type list, expected parameters by name",
+        ),
+        ({"params": "alpha=1"}, "params 'alpha=1': of type str"),
+        ({"params": {3: 1}}, "a name in params 3: of type int, expected text"),
+        ({"rules": 5}, "rules 5: of type int, expected 'paper', 'artifact' or Departures"),
+        ({"check": "yes"}, "check 'yes': of type str, expected True or False"),
+        ({"search": "mine"}, "search 'mine': expected a list of folders"),
+        ({"search": 3}, "search 3: expected a list of folders"),
+        ({"search": [3]}, "search 3: of type int, expected a list of folders"),
+    ],
+)
+def test_arguments_of_a_wrong_type(options: dict[str, Any], said: str):
+    with pytest.raises(ms.UsageError, match=said) as error:
+        small(**options)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: ms.simulate(7), "trace 7: of type int, expected a name, a path or a workload"),
+        (lambda: ms.simulate(pd.DataFrame({"a": range(99)})), r"trace .*\.\.\.: of type DataFrame"),
+        (lambda: ms.load_trace(7), "trace 7: of type int, expected a name or the path of a file"),
+        (lambda: ms.load_trace("taubench", sessions=1.5), "sessions 1.5"),
+        (lambda: ms.load_trace("taubench", sessions_per_second="2"), "sessions_per_second 2"),
+        (lambda: ms.load_trace("taubench", seed=1.5), "seed 1.5"),
+        (lambda: ms.load_trace("taubench", search="mine"), "search 'mine'"),
+        (lambda: ms.load_policy(None), "policy None: of type NoneType"),
+        (lambda: ms.load_model(["hybrid-7b"]), r"model \['hybrid-7b'\]: of type list"),
+        (lambda: ms.vary("hybrid-7b", {}), "model 'hybrid-7b': of type str, expected a model"),
+        (
+            lambda: ms.vary(ms.load_model("hybrid-7b"), "mlp_layers"),
+            "changes 'mlp_layers': of type str",
+        ),
+        (lambda: ms.sweep(7), "experiment 7: of type int"),
+        (lambda: ms.sweep("fig11", out=7), "out 7: of type int"),
+        (lambda: ms.sweep("fig11", scheduler=7), "scheduler 7: of type int"),
+        (lambda: ms.sweep("fig11", resume="no"), "resume 'no': of type str"),
+        (lambda: ms.sweep("fig11", search="mine"), "search 'mine'"),
+        (lambda: small().write_summary(7), "path 7: of type int"),
+    ],
+)
+def test_arguments_of_other_functions_of_a_wrong_type(call: Callable[[], Any], said: str):
+    with pytest.raises(ms.UsageError, match=said) as error:
+        call()
+    assert "\n" not in str(error.value)
+
+
+def test_a_recipes_parameters_are_for_the_policy_that_the_name_finds(tmp_path: Path):
+    def multiplier(trace: str, policy: Any, *search: Path) -> int:
+        few = ms.load_trace(trace, sessions=3, search=search)
+        return ms.simulate(few, policy=policy, search=search).summary["params"]["multiplier"]
+
+    shipped = ms.load_policy("marconi")
+    assert shipped.path is not None
+    for same in ("marconi", shipped.path, shipped):
+        assert multiplier("lmsys", same) == 15
+    (tmp_path / "traces" / "data").mkdir(parents=True)
+    (tmp_path / "policies").mkdir()
+    own = {name: tmp_path / "policies" / f"{name}.py" for name in ("marconi", "mine")}
+    for name, path in own.items():
+        text = shipped.path.read_text().replace('"""', f'"""Copied as {name}. ', 1)
+        path.write_text(text)
+    assert multiplier("lmsys", own["marconi"]) == 5  # another of the same name
+
+    recipe = catalogue.find("traces", "lmsys")
+    shutil.copy(recipe.parent / "data" / "lmsys.parquet", tmp_path / "traces" / "data")
+    text = recipe.read_text().replace("[policy_defaults.marconi]", "[policy_defaults.mine]")
+    (tmp_path / "traces" / "chats.toml").write_text(text)
+    for same in ("mine", own["mine"]):
+        assert multiplier("chats", same, tmp_path) == 15
+    assert multiplier("lmsys", "mine", tmp_path) == 5  # the shipped trace names none for it
 
 
 def test_a_result_does_not_depend_on_earlier_runs(sessions: ms.Workload):

@@ -102,6 +102,22 @@ def test_a_bad_value_is_named_with_its_line(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("first", "second"), [(1, "1"), ("1", 1), (0, "0")])
+def test_a_number_and_the_same_digits_as_text_are_not_taken_for_one_session(
+    tmp_path: Path, first: int | str, second: int | str
+) -> None:
+    lines = [GOOD | {"session_id": s, "turn_id": i} for i, s in enumerate([first, first, second])]
+    path = write(tmp_path / "t.jsonl", *lines)
+    with pytest.raises(UserError) as error:
+        requests_of(path)
+    shown = (json.dumps(second), json.dumps(first))
+    assert str(error.value).startswith(
+        "{0}:3: session_id is {1}, but at {0}:1 it is {2};".format(path, *shown)
+    )
+    apart = [GOOD | {"session_id": s} for s in ("1", "01", "1.0", "one")]
+    assert len({r.session for r in requests_of(write(tmp_path / "u.jsonl", *apart))}) == 4
+
+
 @pytest.mark.parametrize("key", ["session_id", "turn_id", "ts", "input_tokens", "output_tokens"])
 def test_a_missing_key_is_named_even_on_the_first_line(tmp_path: Path, key: str) -> None:
     line = {k: v for k, v in GOOD.items() if k != key}

@@ -219,14 +219,55 @@ def test_a_command_without_its_command_prints_help_on_stderr(run: Run, command: 
     assert err == run(*command, "--help")[1]
 
 
-def test_a_broken_policy_of_ones_own_is_named(run: Run, tmp_path: Path):
-    (tmp_path / "policies").mkdir()
-    (tmp_path / "policies" / "mine.py").write_text("import nothing_like_it")
+def test_files_of_ones_own_that_cannot_be_read_are_named_and_the_rest_is_listed(
+    run: Run, tmp_path: Path
+):
+    bad = {
+        "policies/broken.py": "import nothing_like_it",
+        "traces/broken.toml": "title = 3",
+        "traces/torn.toml": "title =",
+        "experiments/broken.toml": "titel = 'x'",
+    }
+    for name, text in bad.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    shutil.copy(REPOSITORY / "docs" / "examples" / "gdsf.py", tmp_path / "policies" / "mine.py")
+    status, out, err = run("list", "--json", "--catalogue", tmp_path)
+    assert status == 1
+    found = json.loads(out)
+    for kind, names in EXPECTED.items():
+        assert {row["name"] for row in found[kind]} == names | (
+            {"mine"} if kind == "policies" else set()
+        )
+    lines = err.splitlines()
+    assert len(lines) == len(bad)
+    for name in bad:
+        assert sum(line.startswith(f"error: {tmp_path / name}:") for line in lines) == 1
     status, out, err = run("list", "policies", "--catalogue", tmp_path)
-    assert (status, out) == (1, "")
-    assert err.startswith(
-        f"error: {tmp_path / 'policies' / 'mine.py'}:1: the policy cannot be loaded"
-    )
+    assert status == 1
+    assert "vllm+" in out
+    assert err.startswith(f"error: {tmp_path / 'policies' / 'broken.py'}:1: the policy cannot be")
+    assert err.count("\n") == 1
+
+
+def test_what_a_policy_prints_goes_to_stderr(run: Run, tmp_path: Path):
+    (tmp_path / "policies").mkdir()
+    text = (REPOSITORY / "policies" / "vllm+.py").read_text()
+    said = """
+    @classmethod
+    def rules(cls):
+        print("ruled")
+        return super().rules()
+
+print("loaded")
+"""
+    (tmp_path / "policies" / "loud.py").write_text(text + said)
+    status, out, err = run("list", "policies", "--catalogue", tmp_path, "--json")
+    assert (status, err) == (0, "loaded\n")
+    assert "loud" in {row["name"] for row in json.loads(out)["policies"]}
+    status, out, err = run("show", "policy", "loud", "--catalogue", tmp_path, "--json")
+    assert (status, err) == (0, "ruled\n")
+    assert json.loads(out)["name"] == "loud"
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.compiled
 def test_it_writes_rows_a_picture_and_a_page(run: Run, small: Path, tmp_path: Path):
     out, figure, page = (tmp_path / name for name in ("rows.parquet", "figure.png", "page.md"))
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
@@ -90,6 +91,7 @@ def test_it_writes_rows_a_picture_and_a_page(run: Run, small: Path, tmp_path: Pa
         assert provenance in said.out
 
 
+@pytest.mark.compiled
 def test_rows_agree_with_simulate(run: Run, small: Path, tmp_path: Path):
     out = tmp_path / "rows.parquet"
     assert run("--trace", small, "--capacity", "3GB", "--out", out).status == 0

@@ -470,6 +470,41 @@ def test_files_that_cannot_be_written_are_found_before_any_work(
     assert reason in fails(1, trace=log, **{option: log.parent / target})
 
 
+@pytest.mark.parametrize(
+    ("options", "status", "said"),
+    [
+        ({"trace": ""}, 2, "trace '': is empty; give a name, see 'marconi-sim list traces'"),
+        ({"trace": "."}, 2, "error: .: is a directory that looks like none of the known"),
+        ({"trace": ".."}, 2, "error: ..: is a directory"),
+        ({"policy": ""}, 2, "policy '': is empty"),
+        ({"policy": "."}, 1, "error: .: is a directory, expected a file (policy)"),
+        ({"catalogue": ""}, 2, "catalogue folder '': is empty"),
+    ],
+)
+def test_names_that_are_empty_or_a_directory(
+    fails: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, str], status: int, said: str,
+):  # fmt: skip
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert said in fails(status, **options)
+
+
+@pytest.mark.parametrize("option", ["out", "requests_out"])
+@pytest.mark.parametrize("name", ["x.csv", "x.JSON", "x.jsonl.gz", "x.xlsx", "x.feather"])
+def test_a_table_under_the_name_of_another_format(
+    fails: Callable[..., str], tmp_path: Path, option: str, name: str
+):
+    line = fails(2, **{option: tmp_path / name})
+    assert f"{name}: a table is written as Parquet" in line
+
+
+def test_a_tables_name_may_have_any_ending_that_means_nothing(run: Run, tmp_path: Path):
+    for name in ("x", "x.parquet", "x.v2", ".csv"):
+        assert run(policy="vanilla", out=tmp_path / name).status == 0
+        assert pq.read_table(tmp_path / name).num_rows == 1
+
+
 def test_folder_without_permission(
     fails: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -726,6 +761,41 @@ def test_hooks_that_do_not_work(
     assert "policy 'mine'" in line
     assert hook.split("(")[0] in line
     assert said in line
+
+
+LOUD = '''"""A policy that talks."""
+from marconi_sim.policy import RadixPolicy, kernel
+
+print("loaded")
+
+
+class Loud(RadixPolicy):
+    """Talks."""
+
+    def __init__(self, **params):
+        print("made")
+        super().__init__(**params)
+
+    @staticmethod
+    @kernel
+    def value(entry, params):
+        print("valued")
+        return 0.0
+'''
+
+
+@pytest.mark.parametrize("as_json", [True, None])
+def test_what_a_policy_prints_goes_to_stderr(
+    run: Run, tmp_path: Path, log: Path, as_json: bool | None
+):
+    path = tmp_path / "loud.py"
+    path.write_text(f"{LOUD}# {as_json}")  # a file is loaded once, and known by its content
+    said = run(trace=log, policy=path, capacity="80MB", json=as_json)
+    assert said.status == 0, said.err
+    assert {"loaded", "made", "valued"} <= set(said.err.split())
+    assert not {"loaded", "made", "valued"} & set(said.out.split())
+    if as_json:
+        assert json.loads(said.out)["policy"] == "loud"
 
 
 # --- as a process ---

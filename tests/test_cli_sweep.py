@@ -11,9 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from marconi_sim import catalogue
 from marconi_sim.cli.catalogue import list_command, show_command
 from marconi_sim.cli.sweep import sweep_command
 from marconi_sim.errors import UsageError, UserError
+from marconi_sim.sweeping import sweep
 
 TEXT = """title = "Small"
 description = "For tests."
@@ -69,6 +71,18 @@ def test_json_prints_one_object(file: Path, tmp_path: Path) -> None:
     assert (told["runs"], told["rows"], told["ran"], told["finished_before"]) == (6, 8, 6, 0)
 
 
+def test_what_a_policy_prints_in_a_worker_goes_to_stderr_too(file: Path, tmp_path: Path) -> None:
+    own = Path(catalogue.shipped() / "policies" / "vllm+.py").read_text()
+    (tmp_path / "loud.py").write_text(f"{own}\nprint('loaded')\n")
+    file.write_text(
+        TEXT.replace('"sglang+"', '"./loud.py"').replace("requests = true", "requests = false")
+    )
+    command = [sys.executable, "-m", "marconi_sim", "sweep", str(file), "-j", "2", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["ran"] == 6
+    assert "loaded" in done.stderr
+
+
 def test_a_dry_run_prints_what_would_run_and_runs_nothing(file: Path, tmp_path: Path) -> None:
     result = run(file, "--dry-run")
     assert "2 configurations, 6 runs, 0 of them finished; would write small.parquet" in result.stdout  # fmt: skip
@@ -116,6 +130,11 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_runs(
 ) -> None:
     with pytest.raises(UserError, match="does not exist"):
         run(file, "--out", tmp_path / "absent" / "o.parquet")
+    for more in ([], ["--dry-run"]):
+        with pytest.raises(UsageError, match=r"o\.csv: a table is written as Parquet"):
+            run(file, "--out", "o.csv", *more)
+    with pytest.raises(UsageError, match=r"o\.csv: a table is written as Parquet"):
+        sweep(file, out="o.csv")
     (tmp_path / "taken").write_text("")
     with pytest.raises(UserError, match="is a file, expected a folder"):
         run(file, "--requests-dir", tmp_path / "taken")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from marconi_sim import catalogue
 from marconi_sim.cli.trace import trace_command
 from marconi_sim.errors import UsageError, UserError
 from marconi_sim.trace.compiled import load
+from marconi_sim.trace.readers import lmsys
 
 RECORDS = [
     {"timestamp": 0, "input_length": 600, "output_length": 20, "hash_ids": [0, 1]},
@@ -116,6 +118,12 @@ def test_import_passes_every_option(tmp_path: Path) -> None:
         (["{tmp}/no.jsonl", "-o", "{tmp}/t.parquet"], UserError, "no such file"),
         (["{tmp}", "-o", "{tmp}/t.parquet", "--format", "mooncake"], UserError, "is a directory"),
         (["{log}", "-o", "{tmp}"], UsageError, "a compiled trace is a Parquet file"),
+        (["", "-o", "{tmp}/t.parquet"], UsageError, "SOURCE '': is empty"),
+        (
+            ["{log}", "-o", "{tmp}/t.parquet", "--format", "messages", "--tokenizer", ""],
+            UsageError,
+            "tokenizer '': is empty; give 'bytes'",
+        ),
     ],
 )
 def test_import_mistakes(
@@ -146,6 +154,7 @@ def test_import_from_the_hub_records_the_name(
     turns = [{"role": r, "content": "x"} for r in ("user", "assistant")]
     rows = [{"conversation_id": "a", "conversation": turns}]
     monkeypatch.setattr(datasets, "load_dataset", lambda **_: rows)
+    monkeypatch.setattr(lmsys, "_meet_hub", lambda name: None)
     monkeypatch.chdir(tmp_path)
     result = run(
         "import", "some/chats", "--format", "lmsys", "--tokenizer", "bytes", "-o", "t.parquet"
@@ -201,6 +210,7 @@ def test_info_prints_one_json_object(made: Path) -> None:
 def test_info_prints_tables_and_draws(made: Path, tmp_path: Path) -> None:
     result = run("info", made, "--plot", tmp_path / "p.png")
     assert "2 in 1 session" in result.stdout
+    assert re.search(r"^synthetic +not said by the source *$", result.stdout, re.MULTILINE)
     assert "p.png: written" in result.stderr
     assert (tmp_path / "p.png").stat().st_size > 5000
 

@@ -192,6 +192,31 @@ def test_a_mistake_names_the_file_the_line_and_what_is_allowed(
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("policy", "rules", "message"),
+    [
+        ('"marconi"', '"artefact"', "rules 'artefact': unknown; did you mean 'artifact'"),
+        ('"marconi"', "3", "rules = 3, expected 'paper' or 'artifact', or a list of them"),
+        ('"marconi"', '["paper", "paper"]', "'paper' is listed twice"),
+        ('"unbounded"', '["paper", "artifact"]', "the published code has no such policy"),
+        ('"marconi"\nparams.clock = "seconds"', '"artifact"', "have a logical clock only"),
+    ],
+)
+def test_rules_that_are_not_allowed(file: Path, policy: str, rules: str, message: str) -> None:
+    file.write_text(f'{TEXT}\n[[policies]]\npolicy = {policy}\nlabel = "x"\nrules = {rules}\n')
+    with pytest.raises(UserError, match=re.escape(message)) as raised:
+        make_plan(load_experiment(file))
+    assert str(raised.value).startswith(f"{file}:{line_of(file, 'rules = ')}: ")
+
+
+def test_rules_need_the_accounting_of_the_paper(file: Path) -> None:
+    text = TEXT.replace('model = "hybrid-7b"\nstate_dimension = [16, 128]', 'model = "qwen3.5-4b"')
+    file.write_text(f'{text}\n[[policies]]\npolicy = "sglang+"\nrules = "artifact"\n')
+    with pytest.raises(UserError, match="its accounting is 'exact'") as raised:
+        make_plan(load_experiment(file))
+    assert str(raised.value).startswith(f"{file}:{line_of(file, 'rules = ')}: ")
+
+
 def test_the_second_table_of_a_kind_is_told_from_the_first(file: Path) -> None:
     file.write_text(TEXT + '\n[[policies]]\npolicy = "sglang+"\nlable = "x"\n')
     with pytest.raises(UserError, match="unknown key 'lable'") as raised:

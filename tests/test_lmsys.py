@@ -125,14 +125,30 @@ def test_what_is_no_data_is_said_in_one_line(tmp_path: Path) -> None:
         read(tmp_path / "chat" / "missing.parquet")
 
 
-def test_a_hub_that_cannot_be_reached_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A hub that cannot be reached; returns what it was asked for, in order."""
     import datasets
+    import huggingface_hub
 
-    def refuse(**arguments: Any) -> None:
-        assert arguments == {"path": "lmsys/lmsys-chat-1m", "split": "train", "streaming": True}
+    asked = []
+
+    def refuse(_api: Any, name: str, **_options: Any) -> None:
+        asked.append(f"info {name}")
         raise ConnectionError("no route\nto the hub")
 
-    monkeypatch.setattr(datasets, "load_dataset", refuse)
+    def load(**arguments: Any) -> None:
+        assert arguments == {"path": "lmsys/lmsys-chat-1m", "split": "train", "streaming": True}
+        asked.append("load")
+        raise ConnectionError("no copy")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", refuse)
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    return asked
+
+
+def test_a_hub_that_cannot_be_reached_is_said_at_once_in_one_line(hub: list[str]) -> None:
     with pytest.raises(UserError) as error:
         read(Path("lmsys/lmsys-chat-1m"))
     text = str(error.value)
@@ -141,6 +157,21 @@ def test_a_hub_that_cannot_be_reached_is_said_in_one_line(monkeypatch: pytest.Mo
     )
     assert "HF_TOKEN" in text
     assert "\n" not in text
+    assert hub == ["info lmsys/lmsys-chat-1m"]  # `datasets`, which tries again and again, is not
+
+
+def test_an_offline_hub_is_not_asked(hub: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match="no copy"):
+        read(Path("lmsys/lmsys-chat-1m"))
+    assert hub == ["load"]
+
+
+def test_a_local_copy_needs_no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "huggingface_hub.HfApi.dataset_info", lambda *_a, **_o: pytest.fail("the hub was asked")
+    )
+    assert read(write(tmp_path, ".jsonl"))
 
 
 def test_datasets_is_imported_only_when_it_is_used() -> None:

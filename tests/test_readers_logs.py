@@ -158,6 +158,18 @@ def test_openai_log_bad_values_name_the_line(tmp_path: Path, record: Any, text: 
         read(path, "openai-log")
 
 
+def test_a_number_and_text_of_one_session_are_refused(tmp_path: Path) -> None:
+    calls = [{"ts": 1, "messages": [user("a")], "session_id": s} for s in (None, 7, "7")]
+    with pytest.raises(
+        UserError, match=r'o\.jsonl:3: session_id is "7", but at .*o\.jsonl:2 it is 7'
+    ):
+        read(jsonl(tmp_path / "o.jsonl", *calls), "openai-log")
+    with pytest.raises(
+        UserError, match=r'l\.jsonl:2: session_id is 7, but at .*l\.jsonl:1 it is "7"'
+    ):
+        read(jsonl(tmp_path / "l.jsonl", lm(1, "a", "x", "7"), lm(2, "b", "x", 7)), "lmcache")
+
+
 def test_openai_log_needs_a_tokenizer(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "o.jsonl", {"ts": 1, "messages": [user("a")]})
     with pytest.raises(UsageError, match="tokenizer: messages need one"):

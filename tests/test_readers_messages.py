@@ -90,7 +90,8 @@ def test_messages_minutes_of_thinking(tmp_path: Path) -> None:
     [
         ({"session_id": 0, "messages": "text"}, "no list 'messages'"),
         ({"session_id": 0}, "no list 'messages'"),
-        ({"session_id": 1.5, "messages": MESSAGES}, "session_id 1.5"),
+        ({"session_id": 1.5, "messages": MESSAGES}, "session_id is 1.5"),
+        ({"session_id": "0", "messages": MESSAGES}, 'session_id is "0", but at'),
         ({"session_id": 0, "messages": [{"role": "user"}]}, r"messages\[0\]: expected a message"),
         ({"session_id": 0, "messages": [MESSAGES[0] | {"ts": "soon"}]}, "ts 'soon'"),
         ({"session_id": 0, "messages": [MESSAGES[0] | {"ts": -1}]}, "ts -1"),

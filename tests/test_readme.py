@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import readme
 
 
+@pytest.mark.compiled
 def test_every_command_of_the_tour_prints_what_the_readme_says():
     text = readme.README.read_text("utf-8")
     blocks = readme.BLOCK.findall(text)

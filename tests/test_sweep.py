@@ -110,6 +110,32 @@ def test_every_row_is_what_simulate_says(plan: Plan) -> None:
         assert row["tuned_alpha"] == summary.get("tuned_alpha")
 
 
+def test_rules_of_the_published_code(file: Path, tmp_path: Path) -> None:
+    text = TEXT.replace("[1, 4]", "4").replace('"0.5GB", "1GB", "0.2wss"', '"1GB"')
+    text = text.replace('policy = "marconi"\n\n', 'policy = "marconi"\nrules = "artifact"\n\n')
+    file.write_text(text + 'rules = ["paper", "artifact"]\nlabel = "blocks"\n')
+    out = tmp_path / "rules.parquet"
+    frame = ms.sweep(file, out=out, jobs=2)
+    assert list(frame["label"]) == ["marconi", *["static alpha"] * 3, *["blocks"] * 4, "best static alpha"]  # fmt: skip
+    assert list(frame["rules"]) == ["artifact", *["paper"] * 5, *["artifact"] * 2, "paper"]
+    workload = ms.load_trace("sharegpt", sessions=30, sessions_per_second=4)
+    differing = 0
+    for row in frame[frame.label.isin(["marconi", "blocks"])].to_dict("records"):
+        params = {"block_size": int(row["param_block_size"])} if row["label"] == "blocks" else {}
+        summaries = {
+            rules: ms.simulate(
+                workload, policy=row["policy"], capacity="1GB", params=params, rules=rules
+            ).row()
+            for rules in ("paper", "artifact")
+        }
+        assert {m: row[m] for m in METRICS} == {m: summaries[row["rules"]][m] for m in METRICS}
+        differing += summaries["paper"]["peak_bytes"] != summaries["artifact"]["peak_bytes"]
+    assert differing
+    assert len(set(frame["run"][frame.label != "best static alpha"])) == len(frame) - 1
+    again = sweeping.run_plan(make_plan(load_experiment(file)), out=out, jobs=1)
+    assert (again.ran, again.found) == (0, len(frame) - 1)
+
+
 def test_a_capacity_may_be_a_fraction_of_what_unbounded_holds(plan: Plan) -> None:
     frame = sweeping.run_plan(plan, jobs=1).table.to_pandas()
     for rate, rows in frame[frame.capacity == "0.2wss"].groupby("sessions_per_second"):

@@ -9,7 +9,7 @@ import sys
 import click
 
 from marconi_sim import __version__
-from marconi_sim.errors import UserError
+from marconi_sim.errors import UserError, one_line
 
 # Command -> (module that defines it under the same name, one line of help).
 _COMMANDS = {
@@ -82,8 +82,7 @@ def main() -> None:
     try:
         status = cli.main(prog_name="marconi-sim", standalone_mode=False)
     except UserError as error:
-        line = " ".join(str(error).splitlines())  # a file's name or a quoted reason may have more
-        sys.stderr.write(f"error: {line}\n")
+        sys.stderr.write(f"error: {one_line(error)}\n")
         sys.exit(error.exit_status)
     except click.exceptions.NoArgsIsHelpError as error:
         sys.stderr.write(f"{error.format_message()}\n")

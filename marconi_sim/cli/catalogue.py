@@ -2,88 +2,105 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
 from marconi_sim.cli.options import catalogue_option, chosen_model, json_option, model_option
+from marconi_sim.cli.output import policies_at_work, print_json
+from marconi_sim.errors import UserError, one_line
 
 KINDS = ("traces", "policies", "models", "experiments", "formats")
 
 
-def _traces(search: tuple[str, ...]) -> list[dict[str, Any]]:
-    from marconi_sim import catalogue
+def _trace(path: Path) -> dict[str, Any]:
     from marconi_sim.trace.recipe import load_recipe
 
-    rows = []
-    for name, path in catalogue.entries("traces", search).items():
-        title = "compiled trace without a recipe"
-        if path.suffix == ".toml":
-            recipe = load_recipe(path)
-            title = recipe.title
-            if recipe.synthetic and "SYNTHETIC" not in title:
-                title = f"SYNTHETIC: {title}"
-        rows.append({"name": name, "what": title, "file": str(path)})
-    return rows
+    if path.suffix != ".toml":
+        return {"what": "compiled trace without a recipe"}
+    recipe = load_recipe(path)
+    said = not recipe.synthetic or "SYNTHETIC" in recipe.title
+    return {"what": recipe.title if said else f"SYNTHETIC: {recipe.title}"}
 
 
-def _policies(search: tuple[str, ...]) -> list[dict[str, Any]]:
-    from marconi_sim import catalogue
+def _policy(path: Path) -> dict[str, Any]:
     from marconi_sim.policy.load import load_policy
 
-    return [
-        {"name": name, "what": load_policy(path).summary(), "file": str(path)}
-        for name, path in catalogue.entries("policies", search).items()
-    ]
+    return {"what": load_policy(path).summary()}
 
 
-def _models(search: tuple[str, ...]) -> list[dict[str, Any]]:
+def _model(path: Path) -> dict[str, Any]:
     from marconi_sim.cli.model import summary
-    from marconi_sim.model import load_model, models
+    from marconi_sim.model import load_model
 
-    return [
-        {"name": name, **summary(load_model(path)), "file": str(path)}
-        for name, path in models().items()
-    ]
+    return summary(load_model(path))
 
 
-def _experiments(search: tuple[str, ...]) -> list[dict[str, Any]]:
-    from marconi_sim import catalogue
+def _experiment(path: Path) -> dict[str, Any]:
     from marconi_sim.experiment import load_experiment
 
-    return [
-        {"name": name, "what": load_experiment(path).title, "file": str(path)}
-        for name, path in catalogue.entries("experiments", search).items()
-    ]
+    return {"what": load_experiment(path).title}
 
 
-def _formats(search: tuple[str, ...]) -> list[dict[str, Any]]:
-    from marconi_sim.trace.formats import formats
-
-    return [{"name": name, "what": one.summary, "file": None} for name, one in formats().items()]
-
-
-_ROWS = {
-    "traces": _traces,
-    "policies": _policies,
-    "models": _models,
-    "experiments": _experiments,
-    "formats": _formats,
+_FACTS = {
+    "traces": _trace,
+    "policies": _policy,
+    "models": _model,
+    "experiments": _experiment,
 }
+
+
+def _files(kind: str, search: tuple[str, ...]) -> dict[str, Path]:
+    """Return name -> file of what there is of a kind."""
+    if kind == "models":
+        from marconi_sim.model import models
+
+        return models()
+    from marconi_sim import catalogue
+
+    return catalogue.entries(kind, search)
+
+
+def _rows(kind: str, search: tuple[str, ...]) -> tuple[list[dict[str, Any]], list[UserError]]:
+    """Return a row for each entry of a kind, and what is wrong with the files that give none."""
+    if kind == "formats":
+        from marconi_sim.trace.formats import formats
+
+        return [{"name": k, "what": f.summary, "file": None} for k, f in formats().items()], []
+    rows, wrong = [], []
+    for name, path in _files(kind, search).items():
+        try:
+            rows.append({"name": name, **_FACTS[kind](path), "file": str(path)})
+        except UserError as error:
+            wrong.append(error)
+    return rows, wrong
 
 
 @click.command("list")
 @click.argument("kind", required=False, type=click.Choice(KINDS))
 @catalogue_option
 @json_option
-def list_command(kind: str | None, search: tuple[str, ...], as_json: bool) -> None:
-    """List the traces, policies, models, experiments and formats there are, or one KIND of them."""
-    found = {one: _ROWS[one](search) for one in ((kind,) if kind else KINDS)}
-    if as_json:
-        import orjson
+def list_command(kind: str | None, search: tuple[str, ...], as_json: bool) -> int:
+    """List the traces, policies, models, experiments and formats there are, or one KIND of them.
 
-        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))
-        return
+    A file that cannot be read is left out and named on stderr; the exit status is then 1.
+    """
+    found, wrong = {}, []
+    with policies_at_work():
+        for one in (kind,) if kind else KINDS:
+            found[one], complaints = _rows(one, search)
+            wrong += complaints
+    if as_json:
+        print_json(found)
+    else:
+        _print_lists(found)
+    for error in wrong:
+        click.echo(f"error: {one_line(error)}", err=True)
+    return 1 if wrong else 0
+
+
+def _print_lists(found: dict[str, list[dict[str, Any]]]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -133,27 +150,20 @@ def show_policy(name: str, search: tuple[str, ...], as_json: bool) -> None:
     from marconi_sim.catalogue import origin
     from marconi_sim.policy.load import load_policy
 
-    policy = load_policy(name, search)
+    with policies_at_work():
+        policy = load_policy(name, search)
+        rules = policy.rules()
     parameters = {
         key: {"default": p.default, "allowed": p.allowed, "unit": p.unit, "help": p.help}
         for key, p in policy.parameters().items()
     }
     if as_json:
-        import orjson
-
-        facts = {
-            "name": policy.name,
-            "file": str(policy.path),
-            "rules": policy.rules(),
-            "parameters": parameters,
-        }
-        click.echo(orjson.dumps(facts, option=orjson.OPT_INDENT_2))
+        facts = {"name": policy.name, "file": str(policy.path), "rules": rules}
+        print_json({**facts, "parameters": parameters})
         return
     click.echo(inspect.getdoc(policy))
     click.echo()
-    _print_facts(
-        policy.name, {**policy.rules(), "file": origin(policy.path) if policy.path else "none"}
-    )
+    _print_facts(policy.name, {**rules, "file": origin(policy.path) if policy.path else "none"})
     if parameters:
         click.echo()
         _print_facts(
@@ -181,9 +191,7 @@ def show_model(name: str, model_texts: tuple[str, ...], as_json: bool) -> None:
 
     model = chosen_model(name, model_texts)
     if as_json:
-        import orjson
-
-        click.echo(orjson.dumps(model_facts(model), option=orjson.OPT_INDENT_2))
+        print_json(model_facts(model))
     else:
         print_model(model)
 

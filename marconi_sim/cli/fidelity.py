@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from marconi_sim.cli.options import catalogue_option
+from marconi_sim.cli.options import catalogue_option, path_option
 from marconi_sim.errors import UsageError
 
 
@@ -29,22 +29,10 @@ from marconi_sim.errors import UsageError
     "--model", default="hybrid-7b", show_default=True, metavar="NAME|FILE", help="A model shape."
 )
 @click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Threads [all cores].")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write one row per replay (Parquet).",
-)
-@click.option(
-    "--figure",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Draw the changes into a .png, .pdf or .svg file.",
-)
-@click.option(
+@path_option("--out", help="Write one row per replay (Parquet).")
+@path_option("--figure", help="Draw the changes into a .png, .pdf or .svg file.")
+@path_option(
     "--markdown",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
     help="Put the tables into a page, between the marks <!-- fidelity --> and <!-- /fidelity -->.",
 )
 @catalogue_option
@@ -67,13 +55,13 @@ def fidelity_command(
       marconi-sim fidelity
       marconi-sim fidelity --trace taubench --capacity 5GB --capacity 10GB --out taubench.parquet
     """
-    from marconi_sim.files import check_writable
+    from marconi_sim.files import check_table
     from marconi_sim.progress import progress, status
 
     if len(set(traces)) < len(traces):
         raise UsageError(f"--trace {' '.join(traces)}: one is given twice")
     if out is not None:
-        check_writable(out)
+        check_table(out)
     with status("loading"):
         import joblib
 

@@ -6,28 +6,19 @@ from pathlib import Path
 
 import click
 
-from marconi_sim.cli.options import catalogue_option, json_option
+from marconi_sim.cli.options import (
+    catalogue_option,
+    figures_folder_option,
+    jobs_option,
+    json_option,
+)
+from marconi_sim.cli.output import policies_at_work, print_json
 
 
 @click.command("figures")
 @click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
-@click.option(
-    "-o",
-    "--out",
-    "folder",
-    type=click.Path(path_type=Path),
-    default=Path("figures"),
-    show_default=True,
-    metavar="FOLDER",
-    help="Where the images go, and what they are drawn from: FOLDER/data.",
-)
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Worker processes; default one per core.",
-)
+@figures_folder_option("Where the images go, and what they are drawn from: FOLDER/data.")
+@jobs_option
 @catalogue_option
 @json_option
 def figures_command(
@@ -53,15 +44,14 @@ def figures_command(
 
         wanted = wanted_figures(names, search)
     made = []
-    for one in make_figures(wanted, folder, jobs, search):
-        made.append(one)
-        if not as_json:
-            click.echo(", ".join(map(str, one.files)))
+    with policies_at_work() as stdout:
+        for one in make_figures(wanted, folder, jobs, search):
+            made.append(one)
+            if not as_json:
+                click.echo(", ".join(map(str, one.files)), file=stdout)
     if as_json:
-        import orjson
-
         found = [
             {"experiment": m.experiment, "figure": m.name, "files": [str(f) for f in m.files]}
             for m in made
         ]
-        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+        print_json(found)

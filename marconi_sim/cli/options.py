@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,6 +35,26 @@ model_option: Callable[[Any], Any] = click.option(
     metavar="KEY=VALUE",
     help="Another value of an option of the model: kv_dtype=fp8, tensor_parallel=2 (docs/models.md). Repeatable.",
 )
+
+jobs_option: Callable[[Any], Any] = click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Worker processes; default one per core.",
+)
+
+
+def path_option(*names: str, metavar: str = "FILE", **more: Any) -> Callable[[Any], Any]:
+    """Return an option whose value is a path."""
+    return click.option(*names, type=click.Path(path_type=Path), metavar=metavar, **more)
+
+
+def figures_folder_option(help_text: str) -> Callable[[Any], Any]:
+    """Return the option for the folder of `marconi-sim figures`, where several commands find finished results."""
+    return path_option(
+        "-o", "--out", "folder", metavar="FOLDER", default=Path("figures"), show_default=True, help=help_text
+    )  # fmt: skip
 
 
 def parse_pairs(option: str, texts: tuple[str, ...], example: str) -> dict[str, str]:

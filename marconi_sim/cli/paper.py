@@ -6,33 +6,23 @@ from pathlib import Path
 
 import click
 
-from marconi_sim.cli.options import catalogue_option, json_option
+from marconi_sim.cli.options import (
+    catalogue_option,
+    figures_folder_option,
+    jobs_option,
+    json_option,
+    path_option,
+)
+from marconi_sim.cli.output import policies_at_work, print_json
 
 
 @click.command("paper")
-@click.option(
-    "-o",
-    "--out",
-    "folder",
-    type=click.Path(path_type=Path),
-    default=Path("figures"),
-    show_default=True,
-    metavar="FOLDER",
-    help="The folder of `marconi-sim figures`: results are in FOLDER/data.",
-)
-@click.option(
+@figures_folder_option("The folder of `marconi-sim figures`: results are in FOLDER/data.")
+@path_option(
     "--into",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
     help="Put the table between <!-- paper --> and <!-- /paper --> of this Markdown file instead of printing it.",
 )
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Worker processes; default one per core.",
-)
+@jobs_option
 @catalogue_option
 @json_option
 def paper_command(
@@ -56,11 +46,10 @@ def paper_command(
     if into is not None:
         check_writable(into)
     check_folder(folder)
-    filled = measured(folder, jobs, search)
+    with policies_at_work():
+        filled = measured(folder, jobs, search)
     if as_json:
-        import orjson
-
-        click.echo(orjson.dumps([x._asdict() for x in filled], option=orjson.OPT_INDENT_2))
+        print_json([x._asdict() for x in filled])
     elif into is not None:
         write_into(into, markdown(filled))
         click.echo(f"{len(filled)} rows in {into}")

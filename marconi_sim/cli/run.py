@@ -14,7 +14,9 @@ from marconi_sim.cli.options import (
     json_option,
     model_option,
     parse_pairs,
+    path_option,
 )
+from marconi_sim.cli.output import policies_at_work, print_json
 from marconi_sim.errors import UsageError
 
 if TYPE_CHECKING:
@@ -76,18 +78,8 @@ BOUNDS = ("vanilla", "unbounded", "ceiling")
     help="Mean of the Poisson gaps between a session's turns.",
 )
 @click.option("--seed", type=int, metavar="N", help="Of the arrival model's random draws.")
-@click.option(
-    "--requests-out",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write one row per request (Parquet).",
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the run as one row (Parquet).",
-)
+@path_option("--requests-out", help="Write one row per request (Parquet).")
+@path_option("--out", help="Write the run as one row (Parquet).")
 @click.option("--check", is_flag=True, help="Check every invariant after every request (slower).")
 @catalogue_option
 @json_option
@@ -116,19 +108,19 @@ def run_command(
       marconi-sim run --trace swebench --policy marconi --param alpha=0.5 --requests-out requests.parquet
       marconi-sim run --trace my.jsonl.gz --policy ./mine.py --json
     """
-    from marconi_sim.files import check_writable
+    from marconi_sim.files import check_table
     from marconi_sim.progress import status
 
     params = parse_pairs("--param", param_texts, "alpha=0.5")
     for option, path in (("--out", out), ("--requests-out", requests_out)):
         if path is not None:
-            check_writable(path)
             for what, other in (("trace", trace), ("policy", policy), ("model", model)):
                 if path.exists() and Path(other).exists() and path.samefile(other):
                     raise UsageError(f"{option} {path}: is the {what} itself; give another name")
+            check_table(path)
     if out is not None and requests_out is not None and out.resolve() == requests_out.resolve():
         raise UsageError(f"--out and --requests-out: both are {out}; give two names")
-    with status("loading"):
+    with policies_at_work(), status("loading"):
         from marconi_sim.simulation import simulate
         from marconi_sim.trace.load import load_trace
 
@@ -141,7 +133,8 @@ def run_command(
             seed=seed,
             search=search,
         )
-    with status(f"replaying {workload.requests:,} requests (a policy's first run compiles it)"):
+    replaying = f"replaying {workload.requests:,} requests (a policy's first run compiles it)"
+    with policies_at_work(), status(replaying):
         result = simulate(
             workload,
             policy=policy,
@@ -168,14 +161,12 @@ def run_command(
 
 
 def _print_json(result: Result, bounds: dict[str, Mapping[str, Any]]) -> None:
-    import orjson
-
     keys = ("token_hit_rate", "reused_tokens", "flops_saved")
     framed = {
         **result.summary,
         "bounds": {name: {key: bound[key] for key in keys} for name, bound in bounds.items()},
     }
-    click.echo(orjson.dumps(framed, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_INDENT_2))
+    print_json(framed)
 
 
 def _print_tables(workload: Workload, result: Result, bounds: dict[str, Mapping[str, Any]]) -> None:

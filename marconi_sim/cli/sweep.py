@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from marconi_sim.cli.options import catalogue_option, json_option
+from marconi_sim.cli.options import catalogue_option, jobs_option, json_option, path_option
+from marconi_sim.cli.output import policies_at_work, print_json
 from marconi_sim.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,19 +19,8 @@ if TYPE_CHECKING:
 
 @click.command("sweep")
 @click.argument("experiment", metavar="NAME|FILE")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="One row per run (Parquet). Default: NAME.parquet here.",
-)
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Worker processes; default one per core.",
-)
+@path_option("--out", help="One row per run (Parquet). Default: NAME.parquet here.")
+@jobs_option
 @click.option(
     "--backend",
     type=click.Choice(("joblib", "dask")),
@@ -45,9 +35,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="Keep the finished runs of FILE and of its journal, or begin anew.",
 )
-@click.option(
+@path_option(
     "--requests-dir",
-    type=click.Path(path_type=Path),
     metavar="FOLDER",
     help="Write one file per run with a row per request. Default: FILE.requests if the experiment asks for it.",
 )
@@ -84,12 +73,13 @@ def sweep_command(
     if backend == "dask" and jobs is not None:
         raise UsageError(f"--jobs {jobs}: has no effect with --backend dask, the cluster decides")
     from marconi_sim.experiment import load_experiment
-
-    loaded = load_experiment(experiment, search)
+    from marconi_sim.files import check_table
     from marconi_sim.progress import status
 
+    loaded = load_experiment(experiment, search)
     target = out or Path(f"{loaded.name}.parquet")
-    with status("reading traces and policies"):
+    check_table(target)
+    with policies_at_work(), status("reading traces and policies"):
         from marconi_sim.planning import make_plan
         from marconi_sim.sweeping import default_requests_dir, run_plan
 
@@ -99,14 +89,15 @@ def sweep_command(
     if dry_run:
         _print_plan(plan, target, requests_dir, resume, as_json)
         return
-    swept = run_plan(
-        plan,
-        out=target,
-        jobs=jobs,
-        scheduler=scheduler,
-        resume=resume,
-        requests_dir=requests_dir,
-    )
+    with policies_at_work():
+        swept = run_plan(
+            plan,
+            out=target,
+            jobs=jobs,
+            scheduler=scheduler,
+            resume=resume,
+            requests_dir=requests_dir,
+        )
     done = {
         "experiment": loaded.name,
         "out": str(target),
@@ -118,9 +109,7 @@ def sweep_command(
         "seconds": swept.seconds,
     }
     if as_json:
-        import orjson
-
-        click.echo(orjson.dumps(done, option=orjson.OPT_INDENT_2))
+        print_json(done)
         return
     _print_results(swept.table, loaded.title)
     before = f", {swept.found:,} were finished before" if swept.found else ""
@@ -140,8 +129,6 @@ def _print_plan(
     finished = earlier_results(out) | finished_in_journal(out) if resume else {}
     missing = {run.key for run in remaining(plan, finished, requests_dir)}
     if as_json:
-        import orjson
-
         found = {
             "experiment": plan.experiment.name,
             "out": str(out),
@@ -149,7 +136,7 @@ def _print_plan(
             "finished": len(plan.runs) - len(missing),
             "rows": [{**row.settings, "finished": row.run.key not in missing} for row in plan.rows],
         }
-        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+        print_json(found)
         return
     from rich.console import Console
 
@@ -177,7 +164,8 @@ def _combinations_table(plan: Plan) -> Any:
         for grid in grids:
             table.add_row(kind, Path(grid.name).stem, _values(grid.values))
     for policy in experiment.policies:
-        table.add_row("policy", policy.label, _values(policy.values))
+        rules = {} if policy.rules == ("paper",) else {"rules": policy.rules}
+        table.add_row("policy", policy.label, _values({**policy.values, **rules}))
         if policy.best:
             table.add_row("", policy.best, f"the best of '{policy.label}' in each configuration")
     return table

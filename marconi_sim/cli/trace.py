@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from marconi_sim.cli.options import catalogue_option, json_option
+from marconi_sim.cli.output import print_json
 from marconi_sim.errors import UsageError
 from marconi_sim.notices import notice
 
@@ -103,6 +104,8 @@ def import_command(source: str, format_name: str | None, out: Path, **given: Any
     from marconi_sim.trace.compiled import save
     from marconi_sim.trace.formats import ImportOptions
 
+    if source == "":
+        raise UsageError("SOURCE '': is empty; give a file, a directory, or a data set on the hub")
     _check_compiled_name(out)
     check_writable(out)
     check_different(Path(source), out)
@@ -174,9 +177,7 @@ def info_command(name: str, plot: Path | None, search: tuple[str, ...], as_json:
         plot_lengths(workload, description, plot)
         click.echo(f"{plot}: written", err=True)
     if as_json:
-        import orjson
-
-        click.echo(orjson.dumps(description.as_dict(), option=orjson.OPT_INDENT_2))
+        print_json(description.as_dict())
     else:
         from rich.console import Console
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 from marconi_sim.core.shape import Shape
-from marconi_sim.errors import UsageError, UserError, did_you_mean
+from marconi_sim.errors import UsageError, UserError, check_argument, did_you_mean
 
 KINDS = ("attention", "ssm", "mlp")  # of layers; ssm: every kind of recurrent layer
 
@@ -121,6 +121,8 @@ def vary(model: Model, changes: Mapping[str, Any]) -> Model:
     Raises:
         UsageError: an unknown option, one without effect on this model, or a value that is not allowed.
     """
+    check_argument("model", model, (Model,), "a model, e.g. load_model('qwen3.5-27b')")
+    check_argument("changes", changes, (Mapping,), "options by name, e.g. {'kv_dtype': 'fp8'}")
     known = model.options()
     for key in changes:
         if key not in known:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 
-from marconi_sim.errors import UsageError, UserError, did_you_mean
+from marconi_sim.errors import UsageError, UserError, check_argument, did_you_mean
 from marconi_sim.files import readable_file
 from marconi_sim.model.base import Model
 from marconi_sim.model.exact import read_exact_model
@@ -40,9 +40,10 @@ def load_model(name_or_path: str | Path) -> Model:
     Options: `vary(load_model("qwen3.5-27b"), {"kv_dtype": "fp8"})`.
 
     Raises:
-        UsageError: an unknown name.
+        UsageError: an unknown name, or neither text nor a path.
         UserError: a file that is not a model; the message names the key.
     """
+    check_argument("model", name_or_path, (str, Path), "a name or the path of a file")
     known = models()
     if isinstance(name_or_path, str) and name_or_path in known:
         path = known[name_or_path]

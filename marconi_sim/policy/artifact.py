@@ -172,11 +172,6 @@ def _replay_radix(
     departures: Departures,
     check: bool,
 ) -> Replayed:
-    if policy.params["clock"] != "logical":
-        raise UsageError(
-            f"parameter clock={policy.params['clock']}: the published code's rules have a logical clock only;"
-            " leave the parameter out, or use the rules 'paper'"
-        )
     # B1: the code subtracts from mlp(node) not mlp(p) = 16 p D^2 per MLP layer but attention(p) = 8 p D^2 + 4 p^2 D.
     D, layers = model.model_dimension, model.mlp_layers
     setting = Setting(
@@ -225,6 +220,29 @@ def _replay_blocks(
     return Replayed(outcome, {}, time.perf_counter() - started)
 
 
+def check_departing(policy: Policy, model: Model) -> None:
+    """Raise unless the published code has this policy, with these parameters, and the model's accounting.
+
+    Raises:
+        UsageError: it has not.
+    """
+    if not policy.published or not isinstance(policy, RadixPolicy | BlockPolicy):
+        raise UsageError(
+            f"policy '{policy.name}': the published code has no such policy;"
+            " the rules of the artifact apply to sglang+, marconi and vllm+ only"
+        )
+    if not isinstance(model, PaperModel):
+        raise UsageError(
+            f"model '{model.name}': its accounting is '{model.accounting}', and the published code counts FLOPs by the"
+            " paper's formulas only; give a model of the accounting 'paper', e.g. hybrid-7b, or use the rules 'paper'"
+        )
+    if policy.params.get("clock", "logical") != "logical":
+        raise UsageError(
+            f"parameter clock={policy.params['clock']}: the published code's rules have a logical clock only;"
+            " leave the parameter out, or use the rules 'paper'"
+        )
+
+
 def replay_departing(
     policy: Policy,
     index: Index,
@@ -247,19 +265,10 @@ def replay_departing(
         check: check every invariant but the capacity, which several departures break, after every request.
 
     Raises:
-        UsageError: the published code has no such policy, not with these parameters, or no such accounting.
+        UsageError: as `check_departing`.
         CheckError: an invariant does not hold.
     """
-    if not policy.published or not isinstance(policy, RadixPolicy | BlockPolicy):
-        raise UsageError(
-            f"policy '{policy.name}': the published code has no such policy;"
-            " the rules of the artifact apply to sglang+, marconi and vllm+ only"
-        )
-    if not isinstance(model, PaperModel):
-        raise UsageError(
-            f"model '{model.name}': its accounting is '{model.accounting}', and the published code counts FLOPs by the"
-            " paper's formulas only; give a model of the accounting 'paper', e.g. hybrid-7b, or use the rules 'paper'"
-        )
+    check_departing(policy, model)
     replay: Callable[..., Replayed] = (
         _replay_radix if isinstance(policy, RadixPolicy) else _replay_blocks
     )

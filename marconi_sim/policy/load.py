@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from marconi_sim import catalogue
 from marconi_sim.errors import UserError
@@ -73,3 +74,19 @@ def load_policy(name_or_path: str | Path, search: Iterable[str | Path] = ()) -> 
     found[0].path = path
     found[0].sha256 = sha256
     return found[0]
+
+
+def recipe_params(
+    policy: type[Policy],
+    policy_defaults: Mapping[str, Mapping[str, Any]],
+    search: Iterable[str | Path] = (),
+) -> Mapping[str, Any]:
+    """Return the parameters that a trace's recipe names for a policy: for the one that its name finds in the catalogue.
+
+    Another file with the same name is another policy, for which they were not chosen.
+    """
+    if policy.name not in policy_defaults or policy.path is None:
+        return {}
+    named = catalogue.entries("policies", search).get(policy.name)
+    same = named is not None and named.resolve() == policy.path.resolve()
+    return policy_defaults[policy.name] if same else {}

@@ -111,7 +111,7 @@ def infinite_reuse(workload: Workload) -> tuple[NDArray[np.int64], int]:
     flags = np.zeros(trace.parent.size, np.uint8)
     flags[ROOT] = SEEN
     nodes = (trace.parent, trace.depth, trace.input_node, trace.end_node)
-    return seen, reuse(*nodes, workload.order, flags, seen)
+    return seen, int(reuse(*nodes, workload.order, flags, seen))
 
 
 def describe(workload: Workload) -> Description:
@@ -176,7 +176,11 @@ def heading(description: Description) -> str:
 
 
 def _made_of(description: Description) -> dict[str, str]:
-    generated = {True: "yes, the requests were generated", False: "no", None: "unknown"}
+    generated = {
+        True: "yes, the requests were generated",
+        False: "no",
+        None: "not said by the source",
+    }
     blocks = f"in blocks of {description.block_size} tokens" if description.block_size > 1 else ""
     facts = {
         "source": description.source,

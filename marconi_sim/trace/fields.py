@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from marconi_sim.errors import UsageError, UserError
@@ -77,6 +78,36 @@ def optional_number(record: dict[str, Any], key: str, place: str) -> float:
         UserError: not a number, or not finite.
     """
     return math.nan if record.get(key) is None else number(record, key, place)
+
+
+class SessionNames:
+    """Names of the sessions of one file, whose ids are whole numbers or texts."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, tuple[int | str, str]] = {}
+
+    def name(self, given: Any, place: str) -> str:
+        """Return the name of the session with the id `given`.
+
+        Args:
+            given: the id.
+            place: where it stands: `FILE:LINE`.
+
+        Raises:
+            UserError: neither a whole number nor text; or the number 1 where an earlier line has the text "1", or the
+                other way round: whether they mean one session, the file does not say.
+        """
+        shown = orjson.dumps(given).decode()
+        if type(given) not in (int, str):
+            raise UserError(f"{place}: session_id is {shown}, expected a whole number or text")
+        name = str(given)
+        first, there = self._first.setdefault(name, (given, place))
+        if type(first) is not type(given):
+            raise UserError(
+                f"{place}: session_id is {shown}, but at {there} it is {orjson.dumps(first).decode()};"
+                " write the ids of one session alike, those of two differently"
+            )
+        return name
 
 
 def text(record: dict[str, Any], key: str, place: str) -> str:

@@ -114,6 +114,11 @@ def detect_format(path: Path) -> Format:
     if len(fitting) == 1:
         return formats()[fitting[0]]
     what = f"could be {' or '.join(fitting)}" if fitting else "none of the known formats"
+    if path.is_dir() and not fitting:
+        raise UsageError(
+            f"{path}: is a directory that looks like none of the known formats; give a file, or name the format with"
+            f" 'marconi-sim trace import --format', one of: {', '.join(formats())}"
+        )
     begins = f", begins with {start[:30]!r}" if path.is_file() else ""
     names = ", ".join(fitting or formats())
     raise UsageError(

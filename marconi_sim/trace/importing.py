@@ -112,7 +112,7 @@ def _rebuilt_tokenizer(recipe: Recipe, given: str | None) -> str | None:
             f"trace '{recipe.name}': built with the tokenizer '{wanted}', which is not shipped;"
             " give its file with --tokenizer"
         )
-    chosen = given or name
+    chosen = name if given is None else given
     identity = load_tokenizer(chosen).identity
     if identity.partition(" ")[2] != hashed:
         raise UserError(

@@ -115,11 +115,13 @@ def load_tokenizer(name: str) -> Tokenizer:
             `tokenizer.json` or of a SentencePiece model.
 
     Raises:
-        UsageError: neither a known name nor a file; or `mistral-v1` without the extra `mistral`.
+        UsageError: empty, or neither a known name nor a file; or `mistral-v1` without the extra `mistral`.
         UserError: the file is not a tokenizer.
     """
     if name == "bytes":
         return _bytes()
+    if name == "":
+        raise UsageError(f"tokenizer '': is empty; give {ALLOWED}")
     if name != "mistral-v1" and not Path(name).exists():
         raise UsageError(f"tokenizer '{name}': no such name or file; expected {ALLOWED}")
     path = _mistral_v1_file() if name == "mistral-v1" else Path(name)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from marconi_sim.errors import UserError
 from marconi_sim.trace.build import Request
+from marconi_sim.trace.fields import SessionNames
 from marconi_sim.trace.formats import Format, ImportOptions
 from marconi_sim.trace.lines import read_lines
 
@@ -77,15 +78,14 @@ def _symbols(
     return symbols, input_tokens
 
 
-def _request(record: dict[str, Any], place: str, has_booleans: bool) -> Request:
+def _request(
+    record: dict[str, Any], place: str, has_booleans: bool, names: SessionNames
+) -> Request:
     missing = [key for key in _KEYS if key not in record]
     if missing:
         raise UserError(f"{place}: no {' and no '.join(missing)}; a line needs {', '.join(_KEYS)}")
-    session, turn, seconds = record["session_id"], record["turn_id"], record["ts"]
-    if type(session) not in (int, str):
-        raise UserError(
-            f"{place}: session_id is {_shown(session)}, expected a whole number or text"
-        )
+    session = names.name(record["session_id"], place)
+    turn, seconds = record["turn_id"], record["ts"]
     if type(turn) is not int or not 0 <= turn <= _LARGEST_TURN:
         raise UserError(
             f"{place}: turn_id is {_shown(turn)}, expected a whole number from 0 to 2^31-1"
@@ -96,7 +96,7 @@ def _request(record: dict[str, Any], place: str, has_booleans: bool) -> Request:
         )
     symbols, input_tokens = _symbols(record, place, has_booleans)
     return Request(
-        session=str(session),
+        session=session,
         turn=turn,
         symbols=symbols,
         input_tokens=input_tokens,
@@ -112,6 +112,7 @@ def read(path: Path, _options: ImportOptions, _notes: dict[str, Any]) -> Iterato
         UserError: the file cannot be read, or names the first line and key that is not as described
             above.
     """
+    names = SessionNames()
     for number, line in read_lines(path):
         place = f"{path}:{number}"
         try:
@@ -123,7 +124,7 @@ def read(path: Path, _options: ImportOptions, _notes: dict[str, Any]) -> Iterato
             ) from error
         if not isinstance(record, dict):
             raise UserError(f"{place}: {_shown(record)}, expected one JSON object a line")
-        yield _request(record, place, b"true" in line or b"false" in line)
+        yield _request(record, place, b"true" in line or b"false" in line, names)
 
 
 FORMAT = Format(

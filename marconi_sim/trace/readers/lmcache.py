@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from marconi_sim.errors import UserError
 from marconi_sim.trace.build import Request
 from marconi_sim.trace.convert import Message, message
-from marconi_sim.trace.fields import required, text
+from marconi_sim.trace.fields import SessionNames, required, text
 from marconi_sim.trace.formats import Format, ImportOptions
 from marconi_sim.trace.lines import read_json_lines
 from marconi_sim.trace.request_log import Call, log_requests
@@ -47,18 +47,17 @@ def _said(role: str, content: str) -> Message:
 
 def _read_sessions(path: Path) -> dict[str, list[_Line]]:
     sessions = defaultdict(list)
+    names = SessionNames()
     for number, record in read_json_lines(path):
         place = f"{path}:{number}"
         time = required(record, "timestamp", place)
         if type(time) is not int or time < 0:
             raise UserError(f"{place}: timestamp is {time!r}, expected whole microseconds")
-        session = required(record, "session_id", place)
-        if type(session) not in (int, str):
-            raise UserError(f"{place}: session_id is {session!r}, expected text or a whole number")
+        session = names.name(required(record, "session_id", place), place)
         line = _Line(time / 1e6, text(record, "input", place), text(record, "output", place))
         if not line.input:
             raise UserError(f"{place}: input is empty, a request has at least one input token")
-        sessions[str(session)].append(line)
+        sessions[session].append(line)
     return sessions
 
 

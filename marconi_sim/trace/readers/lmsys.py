@@ -25,6 +25,7 @@ from marconi_sim.trace.formats import Format, ImportOptions
 
 _KEYS = {"conversation_id", "conversation"}
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_HUB_SECONDS = 10.0
 _LOADERS = {".parquet": "parquet", ".json": "json", ".jsonl": "json"}
 
 
@@ -51,6 +52,18 @@ def _local_files(path: Path) -> tuple[str, list[str]]:
     return loader, [str(path)]
 
 
+def _meet_hub(name: str) -> None:
+    """Ask the hub for a data set once, so that what is wrong is known at once.
+
+    `datasets` would try for half a minute and tell of every try. In the offline mode of the hub's client
+    (HF_HUB_OFFLINE) nothing is asked: then it fails at once by itself, or has a copy.
+    """
+    from huggingface_hub import HfApi, constants
+
+    if not constants.HF_HUB_OFFLINE:
+        HfApi().dataset_info(name, timeout=_HUB_SECONDS)
+
+
 def _rows(path: Path) -> Iterable[dict[str, Any]]:
     if is_hub_name(path):
         arguments: dict[str, Any] = {"path": path.as_posix()}
@@ -60,6 +73,8 @@ def _rows(path: Path) -> Iterable[dict[str, Any]]:
     import datasets
 
     try:
+        if is_hub_name(path):
+            _meet_hub(path.as_posix())
         yield from datasets.load_dataset(**arguments, split="train", streaming=True)
     except Exception as error:  # datasets, its hub client and its readers raise many kinds
         reason = (

@@ -20,6 +20,7 @@ from typing import Any
 from marconi_sim.errors import UserError
 from marconi_sim.trace.build import Request
 from marconi_sim.trace.convert import MESSAGE_OPTIONS, Message, Session, message, message_requests
+from marconi_sim.trace.fields import SessionNames
 from marconi_sim.trace.formats import Format, ImportOptions
 from marconi_sim.trace.lines import read_json_lines
 
@@ -62,17 +63,14 @@ def _timed(record: Any, place: str) -> Message:
 
 
 def _sessions(path: Path) -> Iterator[Session]:
+    names = SessionNames()
     for number, record in read_json_lines(path):
         place = f"{path}:{number}"
         messages = record.get("messages")
         if not isinstance(messages, list):
             raise UserError(f"{place}: no list 'messages'; expected session_id and messages")
-        name = record.get("session_id", number)
-        if type(name) not in (int, str):
-            raise UserError(f"{place}: session_id {name!r}, expected a whole number or text")
-        yield Session(
-            str(name), [_timed(m, f"{place}: messages[{i}]") for i, m in enumerate(messages)]
-        )
+        name = names.name(record.get("session_id", number), place)
+        yield Session(name, [_timed(m, f"{place}: messages[{i}]") for i, m in enumerate(messages)])
 
 
 def read(path: Path, options: ImportOptions, notes: dict[str, Any]) -> Iterator[Request]:

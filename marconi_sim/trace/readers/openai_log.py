@@ -24,7 +24,7 @@ import orjson
 from marconi_sim.errors import UserError
 from marconi_sim.trace.build import Request
 from marconi_sim.trace.convert import Message, message
-from marconi_sim.trace.fields import whole_number
+from marconi_sim.trace.fields import SessionNames, whole_number
 from marconi_sim.trace.formats import Format, ImportOptions
 from marconi_sim.trace.lines import read_json_lines
 from marconi_sim.trace.request_log import Call, log_requests
@@ -82,13 +82,11 @@ def _answer(record: dict[str, Any], place: str) -> Message | None:
     return message(given, f"{place}: answer")
 
 
-def _call(record: dict[str, Any], place: str) -> Call:
+def _call(record: dict[str, Any], place: str, names: SessionNames) -> Call:
     messages = record.get("messages")
     if not isinstance(messages, list) or not messages:
         raise UserError(f"{place}: messages: expected a list of at least one message")
     session = record.get("session_id")
-    if session is not None and type(session) not in (int, str):
-        raise UserError(f"{place}: session_id is {session!r}, expected text or a whole number")
     response = record.get("response")
     usage = record.get("usage") or (response.get("usage") if isinstance(response, dict) else None)
     tokens = 0
@@ -99,7 +97,7 @@ def _call(record: dict[str, Any], place: str) -> Call:
         messages=[_message(m, f"{place}: messages[{i}]") for i, m in enumerate(messages)],
         answer=_answer(record, place),
         answer_tokens=tokens,
-        session=None if session is None else str(session),
+        session=None if session is None else names.name(session, place),
     )
 
 
@@ -111,7 +109,8 @@ def _message(record: Any, place: str) -> Message:
 
 
 def _read(path: Path, options: ImportOptions, notes: dict[str, Any]) -> Iterator[Request]:
-    calls = (_call(record, f"{path}:{line}") for line, record in read_json_lines(path))
+    names = SessionNames()
+    calls = (_call(record, f"{path}:{line}", names) for line, record in read_json_lines(path))
     return log_requests(calls, options, notes)
 
 
