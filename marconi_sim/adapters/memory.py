@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
@@ -14,11 +16,36 @@ from marconi_sim.units import format_bytes
 _COPIES = 4  # of the longest sequence's KV: it is joined, continued and cut into pieces
 
 
+def _number_in(path: str) -> int | None:
+    try:
+        text = Path(path).read_text("ascii").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def _free_in_group() -> int | None:
+    """Return what a container's limit leaves (Linux, cgroup 2); None without one."""
+    limit = _number_in("/sys/fs/cgroup/memory.max")
+    used = _number_in("/sys/fs/cgroup/memory.current")
+    return None if limit is None or used is None else max(0, limit - used)
+
+
 def free_bytes(device: torch.device) -> int:
-    """Return the bytes that are free on a device."""
+    """Return the bytes that can be had on a device."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    meminfo = Path("/proc/meminfo")
+    found = (
+        re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text()) if meminfo.exists() else None
+    )
+    free = (
+        int(found[1]) * 1024
+        if found
+        else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    )
+    group = _free_in_group()
+    return free if group is None else min(free, group)
 
 
 def _check(device: torch.device, needed: int, what: str) -> None:

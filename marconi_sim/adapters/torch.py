@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from marconi_sim.adapters.backend import KV, Backend, State, join_kv, nbytes, slice_kv
+from marconi_sim.adapters.exactness import largest_error
 from marconi_sim.core import events as kinds
 from marconi_sim.core.index import ROOT
 from marconi_sim.core.requests import Index, Requests
@@ -46,11 +47,13 @@ class Measured(NamedTuple):
 
     request: number in processing order.
     start, end: of the input's tokens [0, end), [0, start) were reused and [start, end) computed.
-    restored_bytes: KV and state that were copied from the cache.
+    restored_bytes: KV that was copied from the cache.
+    restore_seconds: that this took, wall clock; part of `seconds`.
     seconds, cpu_seconds: from the look-up to the first output token: restoring, prefill, choice of the token. Wall
         clock, and processor time of this process (all threads).
     logit_error: largest difference of the logits of the input's last position to those of a prefill from nothing, NaN
-        where it was not compared.
+        where it was not compared, infinite where one of them is not a number.
+    logit_spread: standard deviation of the logits of the prefill from nothing, NaN where it was not compared.
     held_bytes: by the adapter after the request, KV and states.
     """
 
@@ -58,9 +61,11 @@ class Measured(NamedTuple):
     start: int
     end: int
     restored_bytes: int
+    restore_seconds: float
     seconds: float
     cpu_seconds: float
     logit_error: float
+    logit_spread: float
     held_bytes: int
 
 
@@ -158,11 +163,13 @@ class TorchCache:
         kept = self._checkpoints.get(reused)
         due = {self._depth(node) for node in checkpoints}
         cuts = sorted({cut for cut in due if start < cut < end} | {end})
-        wall, cpu = [], []
+        timed = []
         for _ in range(self._repeats):
             _wait_for(self._backend.device)
             wall_start, cpu_start = time.perf_counter(), time.process_time()
             kv = self._restore(reused)
+            _wait_for(self._backend.device)
+            restored = time.perf_counter()
             if start < end:
                 done = self._prefill(start, input_node, kv, kept.state if kept else None, cuts)
                 at_end = done.checkpoints[end]
@@ -170,15 +177,16 @@ class TorchCache:
                 assert kept is not None
                 done, at_end = _Computed(start, (), {}), kept
             int(at_end.logits.argmax())  # the first token has arrived: nothing is left in a queue
-            wall.append(time.perf_counter() - wall_start)
-            cpu.append(time.process_time() - cpu_start)
-        error = float("nan")
+            wall, cpu = time.perf_counter() - wall_start, time.process_time() - cpu_start
+            timed.append((wall, cpu, restored - wall_start))
+        error, spread = float("nan"), float("nan")
         if request in self._compare:
             whole = self._prefill(0, input_node, (), None, [end]).checkpoints[end]
-            error = float((at_end.logits - whole.logits).abs().max())
-        restored = nbytes(kv) + (nbytes(kept.state) if kept else 0)
+            error = largest_error(at_end.logits, whole.logits)
+            spread = float(whole.logits.double().std())
+        wall, cpu, restore = (min(each) for each in zip(*timed, strict=True))
         self.measured.append(
-            Measured(request, start, end, restored, min(wall), min(cpu), error, self._held)
+            Measured(request, start, end, nbytes(kv), restore, wall, cpu, error, spread, self._held)
         )
         if last > end:
             before = join_kv([part for part in (kv, done.kv) if part])
@@ -191,6 +199,9 @@ class TorchCache:
     def inserted(self, request: int, events: NDArray[np.int32], bytes_held: int) -> None:
         """Do what the cache did, and compare the bytes.
 
+        For requests whose logits are compared, also the bytes of the tensors' storages: a tensor that is a view keeps
+        more alive than it shows.
+
         Raises:
             UserError: adapter and simulator hold different numbers of bytes.
         """
@@ -199,12 +210,21 @@ class TorchCache:
             self._carry_out(kind, node, other)
         self._computed = _Computed(0, (), {})
         self.measured[-1] = self.measured[-1]._replace(held_bytes=self._held)
-        if self._held != bytes_held:
-            raise UserError(
-                f"backend '{self._backend.name}': holds {self._held:,} bytes after request {request} in processing"
-                f" order, the simulator {bytes_held:,}; the model's accounting does not fit the backend"
-            )
+        alive = self._bytes_alive() if request in self._compare else self._held
+        for held in (self._held, alive):
+            if held != bytes_held:
+                raise UserError(
+                    f"backend '{self._backend.name}': holds {held:,} bytes after request {request} in processing"
+                    f" order, the simulator {bytes_held:,}; the model's accounting does not fit the backend"
+                )
         self._advance(1)
+
+    def _bytes_alive(self) -> int:
+        """Return the bytes of all storages behind what is held, each counted once."""
+        tensors = [tensor for edge in self._edges.values() for tensor in edge.kv]
+        tensors += [tensor for kept in self._checkpoints.values() for tensor in kept.state]
+        storages = {one.data_ptr(): one.nbytes() for one in (t.untyped_storage() for t in tensors)}
+        return sum(storages.values())
 
     def _carry_out(self, kind: int, node: int, other: int) -> None:
         """Do one event; see `marconi_sim.core.events`."""

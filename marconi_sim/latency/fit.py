@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain, combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ class PrefillTime(NamedTuple):
 
     overhead: seconds.
     per_flop: seconds per floating-point operation.
-    per_restored_byte: seconds per byte of KV and state.
+    per_restored_byte: seconds per byte of KV.
     """
 
     overhead: float
@@ -31,32 +30,43 @@ class PrefillTime(NamedTuple):
         return seconds
 
 
-def fit_prefill_time(flops: Numbers, restored_bytes: Numbers, seconds: Numbers) -> PrefillTime:
-    """Fit by least squares of the relative errors, so that short prompts count like long ones; no term is negative.
+def fit_prefill_time(
+    flops: Numbers, restored_bytes: Numbers, restore_seconds: Numbers, seconds: Numbers
+) -> PrefillTime:
+    """Fit overhead and rate by least squares of the relative errors, so that short prompts count like long ones.
+
+    The restored prefix has a rate of its own, from its own times: what is restored and what is left to compute go
+    together too closely to be told apart in the sum. No term is negative.
 
     Args:
         flops: float64 (requests,). Left to compute.
         restored_bytes: float64 (requests,). Copied from the cache.
-        seconds: float64 (requests,). Measured, above 0.
+        restore_seconds: float64 (requests,). What that took.
+        seconds: float64 (requests,). Measured, above 0, `restore_seconds` included.
 
     Raises:
         ValueError: fewer than four requests, or a time that is not above 0.
     """
     if seconds.size < 4 or not (seconds > 0).all():
         raise ValueError(f"{seconds.size} times, expected at least 4, all above 0")
-    terms = np.stack([np.ones_like(seconds), flops, restored_bytes], axis=1) / seconds[:, None]
-    scale = np.abs(terms).max(axis=0)
+    restoring = restored_bytes > 0
+    copied = float(restored_bytes[restoring].sum())
+    per_byte = float(restore_seconds[restoring].sum()) / copied if copied else 0.0
+    rest = (seconds - per_byte * restored_bytes) / seconds
+    terms = np.stack([np.ones_like(seconds), flops], axis=1) / seconds[:, None]
+    scale = terms.max(axis=0)
     scale[scale == 0] = 1.0
-    best, least = np.zeros(3), np.inf
-    # Three terms: trying every set of them is the whole of non-negative least squares.
-    for chosen in chain.from_iterable(combinations(range(3), count) for count in (1, 2, 3)):
-        columns = list(chosen)
-        found = np.linalg.lstsq(terms[:, columns] / scale[columns], np.ones_like(seconds))[0]
-        error = float(((terms[:, columns] / scale[columns] @ found - 1) ** 2).sum())
+    best, least = np.zeros(2), np.inf
+    # Two terms: trying every set of them is the whole of non-negative least squares.
+    for columns in ([0], [1], [0, 1]):
+        scaled = terms[:, columns] / scale[columns]
+        found = np.linalg.lstsq(scaled, rest)[0]
+        error = float(((scaled @ found - rest) ** 2).sum())
         if (found >= 0).all() and error < least:
-            best, least = np.zeros(3), error
+            best, least = np.zeros(2), error
             best[columns] = found / scale[columns]
-    return PrefillTime(*best.tolist())
+    overhead, per_flop = best.tolist()
+    return PrefillTime(overhead, per_flop, per_byte)
 
 
 def relative_errors(predicted: Numbers, measured: Numbers) -> Numbers:

@@ -10,6 +10,11 @@ from marconi_sim.files import whole_file
 from marconi_sim.latency.fit import PrefillTime
 
 
+def _value(value: str | float) -> str:
+    # JSON's texts and numbers are TOML's too, but for DEL.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
 def write_profile(time: PrefillTime, facts: Mapping[str, str | float], path: Path) -> None:
     """Write a TOML file with the fitted terms, and what they were measured on.
 
@@ -29,8 +34,7 @@ def write_profile(time: PrefillTime, facts: Mapping[str, str | float], path: Pat
         f"seconds_per_restored_byte = {time.per_restored_byte!r}",
         "",
         "[measured]",
-        # JSON's texts and numbers are TOML's too.
-        *(f"{key} = {json.dumps(value)}" for key, value in facts.items()),
+        *(f"{key} = {_value(value)}" for key, value in facts.items()),
     ]
     with whole_file(path) as temporary:
         temporary.write_text("\n".join(lines) + "\n", "utf-8")

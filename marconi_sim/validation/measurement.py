@@ -26,12 +26,17 @@ from marconi_sim.result import write_table
 from marconi_sim.trace.load import Workload, load_trace
 from marconi_sim.trace.reduce import reduce_workload
 from marconi_sim.units import format_bytes, parse_bytes
+from marconi_sim.validation.lockstep import replay_in_lockstep
 from marconi_sim.validation.plot import plot_validation
-from marconi_sim.validation.replaying import replay_on_model, unbounded_bytes
+from marconi_sim.validation.replaying import unbounded_bytes
 from marconi_sim.validation.ttft import CLOCKS, Fit, by_policy, fit_requests, pool, with_predictions
 
 LONGEST_ON_CPU = 2048  # tokens
 _WARM_UP = 512  # tokens
+_FACTS = (  # of the summary, that a profile tells
+    "trace", "requests", "backend", "hardware", "dtype", "kv_bytes_per_token", "state_bytes", "capacity_bytes",
+    "repeats", "seed", "torch", "version",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,7 @@ class Setting:
 
     Attributes:
         workload: reduced.
+        policies: what it is replayed under.
         backend: the model.
         model: its accounting.
         capacity: bytes.
@@ -50,6 +56,7 @@ class Setting:
     """
 
     workload: Workload
+    policies: tuple[Policy, ...]
     backend: Backend
     model: Model
     capacity: int
@@ -74,6 +81,22 @@ class Measurement:
     rows: pd.DataFrame
     fits: dict[str, Fit]
 
+    @property
+    def exact(self) -> bool:
+        """Whether no compared logit is further off than the logits differ among themselves.
+
+        Rounding in float32 and bfloat16 stays far below, a wrong state far above; `validate-exact` is the proof.
+        """
+        compared = self.rows[self.rows.logit_spread.notna()]
+        return bool((compared.logit_error < compared.logit_spread).all())
+
+    @property
+    def waited(self) -> float:
+        """Share of the wall clock that the processor spent on something else; 0 on a GPU."""
+        if self.setting.backend.device.type != "cpu":
+            return 0.0
+        return max(0.0, 1 - float(self.rows.ttft_cpu.sum() / self.rows.ttft.sum()))
+
     def summary(self) -> dict[str, Any]:
         """Return what `validate-ttft --json` prints; plain Python values."""
         setting = self.setting
@@ -90,6 +113,8 @@ class Measurement:
             "seed": setting.seed,
             "torch": str(torch.__version__),
             "version": __version__,
+            "exact": self.exact,
+            "waited": self.waited,
             "policies": by_policy(self.rows),
             "fits": {
                 clock: {
@@ -115,7 +140,7 @@ class Measurement:
             f" {setting.hardware}, torch {torch.__version__}; cache"
             f" {format_bytes(setting.capacity)}; fastest of {setting.repeats} prefills;"
             " no queueing. Prediction: overhead + FLOPs left / rate + restored bytes / rate, fitted to every other"
-            " request.",
+            " prompt.",
             version,
         ]
 
@@ -130,9 +155,8 @@ class Measurement:
             pa.Table.from_pandas(self.rows, preserve_index=False), folder / "requests.parquet"
         )
         fit = self.fits["ttft"]
-        facts: dict[str, str | float] = {
-            key: value for key, value in self.summary().items() if isinstance(value, str | int)
-        }
+        summary = self.summary()
+        facts: dict[str, str | float] = {key: summary[key] for key in _FACTS}
         facts |= {"held_out_median_error": fit.median_error, "held_out_p95_error": fit.p95_error}
         write_profile(fit.time, facts, folder / "profile.toml")
         title = "Time to first token on a real model: measured against predicted"
@@ -153,6 +177,7 @@ def _hardware(device: torch.device, threads: int) -> str:
 
 def prepare(
     trace: str | Path,
+    policies: Sequence[str],
     *,
     requests: int,
     longest: int | None,
@@ -170,9 +195,10 @@ def prepare(
 
     Args:
         trace: a name in the catalogue or a file.
+        policies: names in the catalogue or files; different ones.
         requests: only the first so many.
         longest: tokens that the longest input is scaled down to; None: LONGEST_ON_CPU on a CPU, else as it is.
-        capacity: bytes; None: half of what a cache without limit would hold.
+        capacity: of each policy's cache, bytes; None: half of what a cache without limit would hold.
         backend: as `open_backend` names them.
         device: `cpu`, `cuda` ...
         dtype: of the weights; None: the backend's own.
@@ -187,6 +213,8 @@ def prepare(
         UserError: a file that cannot be used, or a model that does not fit the memory.
     """
     torch.set_num_threads(threads)
+    search = tuple(search)
+    chosen = tuple(load_policy(name, search)() for name in policies)
     opened = open_backend(backend, device=device, dtype=dtype, seed=seed)
     if longest is None and opened.device.type == "cpu":
         longest = LONGEST_ON_CPU
@@ -195,36 +223,33 @@ def prepare(
     capacity_bytes = (
         parse_bytes(capacity) if capacity else max(1, unbounded_bytes(workload, model) // 2)
     )
-    check_cache(opened.device, capacity_bytes, model.kv_bytes, int(workload.trace.depth.max()))
+    check_cache(
+        opened.device, len(chosen) * capacity_bytes, model.kv_bytes, int(workload.trace.depth.max())
+    )
     _warm_up(opened)
     spread = np.linspace(0, workload.requests - 1, min(compare, workload.requests))
     return Setting(
-        workload, opened, model, capacity_bytes, _hardware(opened.device, threads), repeats,
+        workload, chosen, opened, model, capacity_bytes, _hardware(opened.device, threads), repeats,
         tuple(np.unique(spread.astype(int)).tolist()), seed,
     )  # fmt: skip
 
 
-def measure(
-    setting: Setting,
-    policies: Sequence[str],
-    search: Iterable[str | Path] = (),
-    advance: Callable[[int], None] = lambda _: None,
-) -> Measurement:
+def measure(setting: Setting, advance: Callable[[int], None] = lambda _: None) -> Measurement:
     """Replay the workload under each policy and fit the latency model to all of them together.
 
     Raises:
-        UsageError: an unknown policy, one that cannot be followed, or too few requests for a fit.
+        UsageError: a policy that cannot be followed, or too few requests for a fit.
         UserError: the device ran out of memory, or the model's bytes are not the simulator's.
     """
-    chosen: list[Policy] = [load_policy(name, search)() for name in policies]
-    runs = {}
-    for policy in chosen:
-        with running_out_told(setting.backend.device):
-            runs[policy.name] = replay_on_model(
-                setting.workload, policy, setting.model, setting.capacity, setting.backend,
-                seed=setting.seed, compare=setting.compare, repeats=setting.repeats, advance=advance,
-            ).requests  # fmt: skip
-    rows = pool(runs)
+    workload = setting.workload
+    with running_out_told(setting.backend.device):
+        replays = replay_in_lockstep(
+            workload, setting.policies, setting.model, setting.capacity, setting.backend,
+            seed=setting.seed, compare=setting.compare, repeats=setting.repeats, advance=advance,
+        )  # fmt: skip
+    names = [policy.name for policy in setting.policies]
+    runs = {name: replay.requests for name, replay in zip(names, replays, strict=True)}
+    rows = pool(runs, workload.trace.input_node[workload.order])
     try:
         fits = {clock: fit_requests(rows, clock) for clock in CLOCKS}
     except ValueError as error:

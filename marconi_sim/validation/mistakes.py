@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from marconi_sim.adapters.backend import KV, Backend, Prefilled, State
+
+_OTHER = 19  # tokens of the other sequence
 
 
 class _Wrapped:
@@ -32,23 +35,23 @@ class OneTokenOff(_Wrapped):
         done = self._backend.prefill(tokens, start, kv, state, sorted(wanted))
         first = done.states.get(start + 1, ()) if state is None else state
         before = {cut: done.states.get(early[cut], first) for cut in cuts}
-        return done._replace(states=before)
+        own = {cut: tuple(tensor.clone() for tensor in one) for cut, one in before.items()}
+        return done._replace(states=own)
 
 
 class WrongPrefix(_Wrapped):
-    """Continues from the state of the sequence before."""
+    """Continues every prefill from the state of another sequence."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend)
-        self._last: State | None = None
+        generator = torch.Generator().manual_seed(_OTHER)
+        other = torch.randint(backend.vocabulary, (_OTHER,), generator=generator)
+        self._state = backend.prefill(other, 0, None, None, (_OTHER,)).states[_OTHER]
 
     def prefill(
         self, tokens: Tensor, start: int, kv: KV | None, state: State | None, cuts: Sequence[int]
     ) -> Prefilled:
-        """Prefill as the backend does, from another state if one is given."""
-        done = self._backend.prefill(
-            tokens, start, kv, state if state is None else self._last or state, cuts
+        """Prefill as the backend does, from the other state if one is given."""
+        return self._backend.prefill(
+            tokens, start, kv, None if state is None else self._state, cuts
         )
-        if start == 0 and cuts:
-            self._last = done.states[cuts[0]]
-        return done

@@ -10,6 +10,7 @@ import pandas as pd
 from marconi_sim.adapters.backend import Backend
 from marconi_sim.adapters.torch import TorchCache
 from marconi_sim.core.events import KINDS
+from marconi_sim.errors import UserError
 from marconi_sim.model import Model
 from marconi_sim.policy.base import Policy
 from marconi_sim.result import Result
@@ -22,8 +23,8 @@ class OnModel(NamedTuple):
     """A replay on a model.
 
     result: what the simulator says.
-    requests: one row per request, `result.requests` with what was measured: ttft, ttft_cpu (seconds; processor time of
-        all threads), restored_bytes, logit_error (NaN: not compared), held_bytes.
+    requests: one row per request, `result.requests` with what was measured (`marconi_sim.adapters.torch.Measured`):
+        ttft, ttft_cpu and restore_seconds (seconds), restored_bytes, logit_error, logit_spread, held_bytes.
     events: kind of event -> how often it was carried out.
     branch_checkpoints: how many states were kept at a position inside an input.
     """
@@ -39,6 +40,29 @@ def unbounded_bytes(workload: Workload, model: Model) -> int:
     return int(simulate(workload, policy="unbounded", model=model).summary["peak_bytes"])
 
 
+def on_model(result: Result, cache: TorchCache) -> OnModel:
+    """Put what the simulator says and what was measured side by side.
+
+    Raises:
+        UserError: they do not agree about what was reused.
+    """
+    measured = pd.DataFrame(cache.measured)
+    rows = result.requests
+    if not rows.reused_tokens.eq(measured.start).all():
+        raise UserError("the model did not reuse what the simulator did; please report it")
+    rows = rows.assign(
+        ttft=measured.seconds,
+        ttft_cpu=measured.cpu_seconds,
+        restored_bytes=measured.restored_bytes,
+        restore_seconds=measured.restore_seconds,
+        logit_error=measured.logit_error,
+        logit_spread=measured.logit_spread,
+        held_bytes=measured.held_bytes,
+    )
+    events = dict(zip(KINDS, cache.event_counts.tolist(), strict=True))
+    return OnModel(result, rows, events, cache.branch_checkpoints)
+
+
 def replay_on_model(
     workload: Workload,
     policy: Policy,
@@ -48,7 +72,6 @@ def replay_on_model(
     *,
     seed: int = 0,
     compare: Collection[int] = (),
-    repeats: int = 1,
     advance: Callable[[int], None] = lambda _: None,
 ) -> OnModel:
     """Replay a workload on a model.
@@ -61,7 +84,6 @@ def replay_on_model(
         backend: the model.
         seed: of the tokens.
         compare: requests whose logits are compared with a prefill from nothing.
-        repeats: how often each prefill is timed; the fastest counts.
         advance: called with 1 after each request.
 
     Raises:
@@ -71,16 +93,7 @@ def replay_on_model(
     index, requests = replay_inputs(workload)
     tensors = TorchCache(
         backend, index, requests, Tokens(index, backend.vocabulary, seed),
-        compare=compare, repeats=repeats, advance=advance,
+        compare=compare, advance=advance,
     )  # fmt: skip
     result = replay_workload(workload, policy, model, capacity, listener=tensors)
-    measured = pd.DataFrame(tensors.measured)
-    rows = result.requests.assign(
-        ttft=measured.seconds,
-        ttft_cpu=measured.cpu_seconds,
-        restored_bytes=measured.restored_bytes,
-        logit_error=measured.logit_error,
-        held_bytes=measured.held_bytes,
-    )
-    events = dict(zip(KINDS, tensors.event_counts.tolist(), strict=True))
-    return OnModel(result, rows, events, tensors.branch_checkpoints)
+    return on_model(result, tensors)

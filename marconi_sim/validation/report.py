@@ -78,9 +78,9 @@ def print_exactness(setting: Setting, rows: Sequence[Exactness]) -> None:
     console = Console(highlight=False)
     console.print(
         f"[bold]{setting.workload.name.replace('[', chr(92) + '[')}[/], policy {setting.policy.name}\n"
-        "float64, weights and tokens at random; bytes of adapter and simulator equal after every request\n"
+        "float64, tokens at random; bytes of adapter and simulator equal after every request\n"
         f"error: of a logit, against a prefill from nothing, the largest; exact: below {EXACT:g}\n"
-        f"mistakes made on purpose: error, the median; noticed: above {NOTICED:g}",
+        f"two mistakes made on purpose: in how many requests the error is above {NOTICED:g}",
         soft_wrap=True,
     )
     table = _table(
@@ -93,7 +93,7 @@ def print_exactness(setting: Setting, rows: Sequence[Exactness]) -> None:
     for row in rows:
         table.add_row(
             row.backend, f"{row.reusing}/{row.requests}", str(row.splits), str(row.merges), str(row.evictions),
-            str(row.branch_checkpoints), f"{row.error:.0e}", f"{row.one_token_off:.2g}",
-            f"{row.wrong_prefix:.2g}", "exact" if row.passed else "[bold]FAILED[/]",
+            str(row.branch_checkpoints), f"{row.error:.0e}", str(row.one_token_off_noticed),
+            str(row.wrong_prefix_noticed), row.verdict if row.passed else f"[bold]{row.verdict}[/]",
         )  # fmt: skip
     console.print(table)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from marconi_sim.latency.fit import PrefillTime, fit_prefill_time, relative_errors
 
@@ -31,17 +32,23 @@ class Fit(NamedTuple):
     p95_error: float
 
 
-def pool(runs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def pool(runs: Mapping[str, pd.DataFrame], prompts: NDArray[np.int32]) -> pd.DataFrame:
     """Return the requests of all replays as one table, with `policy`, `flops_left` and `held_out`.
 
-    Every other request is held out, the same ones under every policy, so that no prompt is on both sides.
+    Every other prompt is held out, the same ones under every policy, so that no prompt is on both sides.
+
+    Args:
+        runs: policy -> its requests.
+        prompts: int32 (requests,). The same number for the same prompt.
     """
+    _, first, which = np.unique(prompts, return_index=True, return_inverse=True)
+    place = np.empty(first.size, np.int64)
+    place[np.argsort(first)] = np.arange(first.size)  # prompts by their first request
+    held_out = place[which] % 2 == 1
     tables = []
     for policy, rows in runs.items():
         left = rows.flops_total - rows.flops_saved
-        tables.append(
-            rows.assign(policy=policy, flops_left=left, held_out=rows.request.to_numpy() % 2 == 1)
-        )
+        tables.append(rows.assign(policy=policy, flops_left=left, held_out=held_out))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -61,8 +68,9 @@ def fit_requests(rows: pd.DataFrame, clock: str) -> Fit:
         raise ValueError(f"{computing.shape[0]} requests, expected at least {_LEAST}")
     flops = computing.flops_left.to_numpy(np.float64)
     restored = computing.restored_bytes.to_numpy(np.float64)
+    restore = computing.restore_seconds.to_numpy(np.float64)
     seconds = computing[clock].to_numpy(np.float64)
-    time = fit_prefill_time(flops[~held], restored[~held], seconds[~held])
+    time = fit_prefill_time(flops[~held], restored[~held], restore[~held], seconds[~held])
     errors = relative_errors(time.seconds_of(flops[held], restored[held]), seconds[held])
     return Fit(
         clock, time, int((~held).sum()), int(held.sum()),
@@ -83,10 +91,10 @@ def with_predictions(rows: pd.DataFrame, fits: Mapping[str, Fit]) -> pd.DataFram
 
 
 def by_policy(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return one row per policy: hit rate, FLOPs saved, TTFT measured and predicted, largest logit error."""
+    """Return one row per policy: hit rate, FLOPs saved, TTFT measured and predicted, logits compared."""
     table = []
     for policy, its in rows.groupby("policy", sort=False):
-        error = its.logit_error.max()
+        compared = its[its.logit_spread.notna()]
         table.append(
             {
                 "policy": str(policy),
@@ -97,8 +105,13 @@ def by_policy(rows: pd.DataFrame) -> list[dict[str, Any]]:
                 "p95_ttft": float(its.ttft.quantile(0.95)),
                 "predicted_mean_ttft": float(its.predicted_ttft.mean()),
                 "mean_ttft_cpu": float(its.ttft_cpu.mean()),
-                "max_logit_error": None if np.isnan(error) else float(error),
-                "compared": int(its.logit_error.notna().sum()),
+                "compared": len(compared),
+                "max_logit_error": float(compared.logit_error.max()) if len(compared) else None,
+                "max_relative_logit_error": float(
+                    (compared.logit_error / compared.logit_spread).max()
+                )
+                if len(compared)
+                else None,
             }
         )
     return table
