@@ -73,13 +73,18 @@ def _check_arguments(
     check_argument("check", check, (bool,), "True or False")
 
 
-def _policy(
+def choose_policy(
     policy: str | Path | type[Policy] | Policy,
     params: Mapping[str, Any],
     workload: Workload,
     search: Iterable[str | Path],
 ) -> Policy:
-    """Return an instance: the user's parameters win over those that the trace's recipe names for the policy."""
+    """Return an instance: the user's parameters win over those that the trace's recipe names for the policy.
+
+    Raises:
+        UsageError: an unknown policy or parameter, or a value that is not allowed.
+        UserError: a file that is not a policy.
+    """
     if isinstance(policy, Policy):
         if params:
             raise UsageError(
@@ -137,7 +142,7 @@ def simulate(
     search = own_folders(search)
     workload = trace if isinstance(trace, Workload) else load_trace(trace, search=search)
     shape_of = model if isinstance(model, Model) else load_model(model)
-    chosen = _policy(policy, params, workload, search)
+    chosen = choose_policy(policy, params, workload, search)
     capacity_bytes = _capacity_bytes(capacity, workload)
     _warn_if_nothing_fits(workload, shape_of.shape, chosen, capacity_bytes)
     return replay_workload(workload, chosen, shape_of, capacity_bytes, rules=rules, check=check)

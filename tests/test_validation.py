@@ -226,7 +226,7 @@ def test_a_wrong_backend_fails_the_command(monkeypatch: pytest.MonkeyPatch):
     ]
     outcome = CliRunner().invoke(cli, arguments)
     assert outcome.exit_code == 1
-    assert [row["verdict"] for row in orjson.loads(outcome.stdout)] == ["NOT EXACT"]
+    assert [row["verdict"] for row in orjson.loads(outcome.stdout)["backends"]] == ["NOT EXACT"]
 
 
 def test_validate_exact_as_json():
@@ -242,7 +242,7 @@ def test_validate_exact_as_json():
     ]
     outcome = CliRunner().invoke(cli, arguments, catch_exceptions=False)
     assert outcome.exit_code == 0
-    (row,) = orjson.loads(outcome.stdout)
+    (row,) = orjson.loads(outcome.stdout)["backends"]
     assert row["passed"]
     assert row["backend"] == "tiny"
     assert row["branch_checkpoints"] > 0

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from marconi_sim.cli.options import catalogue_option, json_option
+from marconi_sim.cli.output import policies_at_work, print_json
 from marconi_sim.errors import UsageError, UserError
 
 _POLICIES = ("vanilla", "sglang+", "marconi")
@@ -134,21 +135,21 @@ def validate_ttft_command(
         raise UsageError(f"--policy {' '.join(chosen)}: one is given twice")
     if out is not None:
         check_folder(out)
-    with status("loading the model"):
-        from marconi_sim.validation.measurement import measure, prepare
+    with policies_at_work():
+        with status("loading the model"):
+            from marconi_sim.validation.measurement import measure, prepare
 
-        setting = prepare(
-            trace, chosen, requests=requests, longest=longest, capacity=capacity, backend=backend, device=device,
-            dtype=dtype, threads=threads, repeats=repeats, compare=compare, seed=seed, search=search,
-        )  # fmt: skip
-    with progress("replaying", len(chosen) * setting.workload.requests, "requests") as advance:
-        measurement = measure(setting, advance)
+            setting = prepare(
+                trace, chosen, requests=requests, longest=longest, capacity=capacity, backend=backend,
+                device=device, dtype=dtype, threads=threads, repeats=repeats, compare=compare, seed=seed,
+                search=search,
+            )  # fmt: skip
+        with progress("replaying", len(chosen) * setting.workload.requests, "requests") as advance:
+            measurement = measure(setting, advance)
     if out is not None:
         measurement.write(out)
     if as_json:
-        import orjson
-
-        click.echo(orjson.dumps(measurement.summary(), option=orjson.OPT_INDENT_2))
+        print_json(measurement.summary())
     else:
         from marconi_sim.validation.report import print_measurement
 
@@ -226,18 +227,19 @@ def validate_exact_command(
     """
     from marconi_sim.progress import progress, status
 
-    with status("loading"):
-        from marconi_sim.validation.exact import BACKENDS, check_backend, prepare_exact
+    with policies_at_work():
+        with status("loading"):
+            from marconi_sim.validation.exact import BACKENDS, check_backend, prepare_exact
 
-        setting = prepare_exact(trace, policy, requests, longest, search)
-    chosen = backends or BACKENDS
-    with progress("replaying", 3 * len(chosen) * setting.workload.requests, "requests") as advance:
-        rows = [check_backend(setting, name, seed, advance) for name in chosen]
+            setting = prepare_exact(trace, policy, requests, longest, search)
+        chosen = backends or BACKENDS
+        total = 3 * len(chosen) * setting.workload.requests
+        with progress("replaying", total, "requests") as advance:
+            rows = [check_backend(setting, name, seed, advance) for name in chosen]
     if as_json:
-        import orjson
-
         told = [{**row._asdict(), "verdict": row.verdict, "passed": row.passed} for row in rows]
-        click.echo(orjson.dumps(told, option=orjson.OPT_INDENT_2))
+        trace_name, policy_name = setting.workload.name, setting.policy.name
+        print_json({"trace": trace_name, "policy": policy_name, "backends": told})
     else:
         from marconi_sim.validation.report import print_exactness
 

@@ -15,7 +15,7 @@ from marconi_sim.adapters.families import FAMILIES
 from marconi_sim.adapters.load import model_of, open_backend
 from marconi_sim.model import Model
 from marconi_sim.policy.base import Policy
-from marconi_sim.policy.load import load_policy
+from marconi_sim.simulation import choose_policy
 from marconi_sim.trace.load import Workload, load_trace
 from marconi_sim.trace.reduce import reduce_workload
 from marconi_sim.validation.mistakes import OneTokenOff, WrongPrefix
@@ -148,8 +148,9 @@ def prepare_exact(
     """
     torch.set_num_threads(1)  # the models are too small for more
     search = tuple(search)
-    workload = reduce_workload(load_trace(trace, search=search), requests, longest)
-    return Setting(workload, load_policy(policy, search)())
+    whole = load_trace(trace, search=search)
+    chosen = choose_policy(policy, {}, whole, search)
+    return Setting(reduce_workload(whole, requests, longest), chosen)
 
 
 def check_backend(

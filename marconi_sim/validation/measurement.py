@@ -21,8 +21,8 @@ from marconi_sim.figures.foot import foot_of_traces
 from marconi_sim.latency.profile import write_profile
 from marconi_sim.model import Model
 from marconi_sim.policy.base import Policy
-from marconi_sim.policy.load import load_policy
 from marconi_sim.result import write_table
+from marconi_sim.simulation import choose_policy
 from marconi_sim.trace.load import Workload, load_trace
 from marconi_sim.trace.reduce import reduce_workload
 from marconi_sim.units import format_bytes, parse_bytes
@@ -214,11 +214,12 @@ def prepare(
     """
     torch.set_num_threads(threads)
     search = tuple(search)
-    chosen = tuple(load_policy(name, search)() for name in policies)
+    whole = load_trace(trace, search=search)
+    chosen = tuple(choose_policy(name, {}, whole, search) for name in policies)
     opened = open_backend(backend, device=device, dtype=dtype, seed=seed)
     if longest is None and opened.device.type == "cpu":
         longest = LONGEST_ON_CPU
-    workload = reduce_workload(load_trace(trace, search=search), requests, longest)
+    workload = reduce_workload(whole, requests, longest)
     model = model_of(opened)
     capacity_bytes = (
         parse_bytes(capacity) if capacity else max(1, unbounded_bytes(workload, model) // 2)
