@@ -12,10 +12,12 @@ from support import REPOSITORY
 from marconi_sim.errors import UsageError, UserError
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers")
 torch.set_num_threads(1)
 
-from marconi_sim.adapters import transformers_model  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
+
+from marconi_sim.adapters import memory, transformers_model  # noqa: E402
 from marconi_sim.adapters.backend import footprint, nbytes, slice_kv  # noqa: E402
 from marconi_sim.adapters.exactness import (  # noqa: E402
     EXACT,
@@ -132,6 +134,18 @@ def test_families_that_cannot_continue_are_refused(family):
             "configuration: model_type 'lama': unknown; did you mean 'bamba'? known: bailing_hybrid",
         ),
         ({"model_type": None}, "key 'model_type' is missing, expected one of: bamba"),
+        ({"model_type": 5}, "configuration: model_type = 5, expected one of: bamba"),
+        (
+            {"model_type": ["bamba"]},
+            "configuration: model_type = ['bamba'], expected one of: bamba",
+        ),
+        ({"model_type": "qwen3_5", "text_config": 5}, "text_config = 5, expected an object"),
+        ({"layer_types": 5}, "layer_types = 5, expected a list of kinds of layers"),
+        ({"layer_types": [5]}, "configuration: transformers cannot make a model of it ("),
+        (
+            {"sliding_window": 128, "use_sliding_window": "no"},
+            "use_sliding_window = 'no', expected true or false",
+        ),
         ({"sliding_window": 128}, "sliding_window = 128 is not supported: a sliding window keeps"),
         ({"layer_types": ["sliding_attention"]}, "layer type 'sliding_attention' is not supported"),
         ({"hidden_size": "wide"}, "configuration: transformers cannot make a model of it ("),
@@ -147,6 +161,33 @@ def test_configurations_that_are_refused(changes, message):
     with pytest.raises(UserError) as caught:
         load_transformers({**tiny_config("bamba"), **changes})
     assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_window_that_is_not_used_is_full_attention():
+    config = tiny_config("bamba")
+    expected = load_transformers(config).prefill(draw(30), 0, None, None, ()).last_logits
+    unused = {"sliding_window": 8, "use_sliding_window": False}
+    found = load_transformers({**config, **unused})
+    assert found.config["sliding_window"] is None
+    assert torch.equal(found.prefill(draw(30), 0, None, None, ()).last_logits, expected)
+
+
+@pytest.mark.parametrize("infinity", [{"__float__": "Infinity"}, float("inf")])
+def test_an_infinite_step_limit(infinity, tmp_path):
+    config = {**tiny_config("bamba"), "time_step_limit": [0.0, infinity]}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8-sig")
+    for source in (config, path):
+        assert load_transformers(source).config["time_step_limit"] == [0.0, float("inf")]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_transformers_saves_can_be_read(family, tmp_path):
+    transformers.AutoConfig.for_model(**tiny_config(family)).save_pretrained(tmp_path)
+    found = load_transformers(tmp_path / "config.json").config
+    del found["transformers_version"]  # the version that saved it
+    assert found.items() <= load_transformers(family).config.items()
 
 
 def test_a_language_model_inside_another_configuration():
@@ -159,15 +200,17 @@ def test_files(tmp_path):
     path.write_text(json.dumps(tiny_config("bamba")))
     model = load_transformers(path)
     assert model.name == f"transformers bamba of {path}, random weights"
+    assert model.random_weights
     expected = model.prefill(draw(30), 0, None, None, ()).last_logits
     with pytest.raises(UserError, match="not a checkpoint that transformers can load"):
         load_transformers(tmp_path)
     model._model.save_pretrained(tmp_path / "checkpoint")
     loaded = load_transformers(tmp_path / "checkpoint")
     assert loaded.name == "checkpoint checkpoint"
+    assert not loaded.random_weights
     assert torch.equal(loaded.prefill(draw(30), 0, None, None, ()).last_logits, expected)
 
-    for text, message in (("{", "not JSON"), ("[]", "expected an object in braces")):
+    for text, message in (("{", "not JSON"), ("[]", "which is a JSON object, in braces")):
         path.write_text(text)
         with pytest.raises(UserError, match=message):
             load_transformers(path)
@@ -176,6 +219,87 @@ def test_files(tmp_path):
         load_transformers(tmp_path)
     with pytest.raises(UserError, match=r"neither a family \(bamba, .* nor a config.json"):
         load_transformers("bambi")
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """Return the folder of a tiny checkpoint."""
+    load_transformers("bamba")._model.save_pretrained(tmp_path)
+    return tmp_path
+
+
+def refusal(folder, capfd) -> str:
+    capfd.readouterr()
+    with pytest.raises(UserError) as caught:
+        load_transformers(folder)
+    assert capfd.readouterr() == ("", "")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_loading_a_checkpoint_is_quiet_and_leaves_the_log_alone(checkpoint, capfd):
+    log = transformers.utils.logging
+    before = log.get_verbosity(), log.is_progress_bar_enabled()
+    capfd.readouterr()
+    load_transformers(checkpoint)
+    assert capfd.readouterr() == ("", "")
+    assert (log.get_verbosity(), log.is_progress_bar_enabled()) == before
+
+
+def test_a_truncated_checkpoint(checkpoint, capfd):
+    path = checkpoint / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    said = refusal(checkpoint, capfd)
+    assert said.startswith(f"{checkpoint}: not a checkpoint that transformers can load; ")
+    assert "incomplete" in said
+
+
+def test_a_checkpoint_without_some_tensors(checkpoint, capfd):
+    path = checkpoint / "model.safetensors"
+    weights = load_file(path)
+    for key in [key for key in weights if "q_proj" in key or "A_log" in key]:
+        del weights[key]
+    save_file(weights, path, metadata={"format": "pt"})
+    said = refusal(checkpoint, capfd)
+    assert "4 tensors of the model missing, the first is 'model.layers.0.mamba.A_log'" in said
+
+
+def test_a_checkpoint_of_another_shape(checkpoint, capfd):
+    path = checkpoint / "model.safetensors"
+    weights = load_file(path)
+    key = next(key for key in weights if "q_proj" in key)
+    weights[key] = torch.zeros(3, 5)
+    save_file(weights, path, metadata={"format": "pt"})
+    assert f"tensor '{key}' is 3 x 5, expected 32 x 32; " in refusal(checkpoint, capfd)
+
+
+def test_a_checkpoint_with_values_that_are_wrong(checkpoint, capfd):
+    path = checkpoint / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "hidden_size": "x"}))
+    assert refusal(checkpoint, capfd).startswith(f"{path}: transformers cannot make a model of it")
+
+
+def test_a_checkpoint_that_does_not_fit_is_refused_before_it_is_read(
+    checkpoint, capfd, monkeypatch
+):
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
+    (checkpoint / "model.safetensors").unlink()
+    assert "device cpu: 1 KB free, at least" in refusal(checkpoint, capfd)
+
+
+def test_the_text_part_of_a_checkpoint_that_also_sees_images(tmp_path):
+    vision = {
+        "depth": 1, "hidden_size": 16, "num_heads": 2, "out_hidden_size": 32, "intermediate_size": 16,
+    }  # fmt: skip
+    config = transformers.AutoConfig.for_model(
+        "qwen3_5", text_config=tiny_config("qwen3_5_text"), vision_config=vision
+    )
+    whole = transformers.Qwen3_5ForConditionalGeneration(config).eval()
+    whole.save_pretrained(tmp_path)
+    with torch.no_grad():
+        expected = whole(input_ids=draw(30)[None]).logits[0, -1]
+    found = load_transformers(tmp_path).prefill(draw(30), 0, None, None, ()).last_logits
+    assert largest_error(found, expected) < 1e-4
 
 
 def test_unknown_dtypes_and_devices_are_refused():

@@ -52,12 +52,14 @@ class Backend(Protocol):
         vocabulary: token ids are from [0, vocabulary).
         device: where its weights are, and the KV and states it returns.
         config: the model's configuration in Hugging Face's layout.
+        random_weights: whether its weights are drawn at random; if not they are a checkpoint's.
     """
 
     name: str
     vocabulary: int
     device: torch.device
     config: dict[str, Any]
+    random_weights: bool
 
     @property
     def storage(self) -> Mapping[str, str]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from marconi_sim.errors import UserError, did_you_mean
+from marconi_sim.model.config import Config, shown
 
 _MAMBA_1 = "its code reads the recurrent state for a single new token only, a longer prefill starts from an empty one"
 
@@ -184,7 +185,9 @@ def check_family(family: str, place: str) -> None:
             f" use one of: {', '.join(FAMILIES)}"
         )
     if family not in FAMILIES:
-        raise UserError(f"{place}: model_type '{family}': unknown{did_you_mean(family, FAMILIES)}")
+        raise UserError(
+            f"{place}: model_type {shown(family)}: unknown{did_you_mean(family, FAMILIES)}"
+        )
 
 
 def check_config(config: Mapping[str, Any], place: str) -> dict[str, Any]:
@@ -195,24 +198,38 @@ def check_config(config: Mapping[str, Any], place: str) -> dict[str, Any]:
         place: where it stands, for the message.
 
     Raises:
-        UserError: it names no family or one that is not supported, or has a sliding window.
+        UserError: it names no family or one that is not supported, or has a sliding window that is used.
     """
     inner = config.get("text_config") if config.get("model_type") in _WRAPPERS else None
+    if inner is not None and not isinstance(inner, Mapping):
+        raise UserError(f"{place}: text_config = {shown(inner)}, expected an object")
     text = dict(config if inner is None else inner)
     family = text.get("model_type")
-    if not isinstance(family, str):
+    if family is not None and not isinstance(family, str):
+        raise UserError(
+            f"{place}: model_type = {shown(family)}, expected one of: {', '.join(FAMILIES)}"
+        )
+    if family is None:
         raise UserError(
             f"{place}: key 'model_type' is missing, expected one of: {', '.join(FAMILIES)}"
         )
     check_family(family, place)
+    reader = Config(text, place, family)
+    if text.get("sliding_window") is not None and not reader.flag("use_sliding_window", True):
+        text["sliding_window"] = None  # families that do not know the flag would use the window
+    layers = text.get("layer_types")
+    if layers is not None and not isinstance(layers, list | tuple):
+        raise reader.problem(f"layer_types = {shown(layers)}, expected a list of kinds of layers")
     windows = [
-        name for name in text.get("layer_types") or () if "sliding" in name or "chunked" in name
+        name
+        for name in layers or ()
+        if isinstance(name, str) and ("sliding" in name or "chunked" in name)
     ]
     if windows or text.get("sliding_window") is not None:
         what = (
             f"layer type '{windows[0]}'"
             if windows
-            else f"sliding_window = {text['sliding_window']}"
+            else f"sliding_window = {shown(text['sliding_window'])}"
         )
         raise UserError(
             f"{place}: {what} is not supported: a sliding window keeps the last tokens' KV only, it cannot be cut"

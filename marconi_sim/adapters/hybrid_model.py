@@ -157,6 +157,7 @@ class HybridModel:
             "state_dtype": config.recurrent_dtype,
             "conv_columns": "kernel-1",
         }
+        self.random_weights = weights is None
         weights = random_weights(config, self.device) if weights is None else weights
         self._weights = {name: weights[name].to(self.device) for name in config.weight_shapes()}
         prefixes = [f"model.layers.{index}." for index in range(len(config.pattern))]

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import orjson
 import torch
 from torch import Tensor
 
@@ -27,9 +26,9 @@ from marconi_sim.adapters.backend import (
     slice_kv,
 )
 from marconi_sim.adapters.families import FAMILIES, REFUSED, check_config, tiny_config
-from marconi_sim.adapters.memory import check_weights
+from marconi_sim.adapters.transformers_load import checkpoint_model, random_model
 from marconi_sim.errors import UserError
-from marconi_sim.files import readable_file
+from marconi_sim.model.config_file import decoded, read_json
 
 transformers = require("transformers")
 cache_utils = require("transformers.cache_utils")
@@ -76,12 +75,14 @@ class TransformersModel:
     Args:
         model: a causal language model that `load_transformers` has checked.
         name: what it is, for reports.
+        random_weights: whether its weights are random numbers, those of a checkpoint otherwise.
     """
 
-    def __init__(self, model: Any, name: str) -> None:
+    def __init__(self, model: Any, name: str, *, random_weights: bool) -> None:
         self._model = model.eval()
         self._keyword = _cache_keyword(model)
         self.name = name
+        self.random_weights = random_weights
         text_config = model.config.get_text_config()
         self.vocabulary = int(text_config.vocab_size)
         self.config: dict[str, Any] = text_config.to_dict()
@@ -196,40 +197,6 @@ class TransformersModel:
             return Prefilled(logits, slice_kv(every, start, end), states)
 
 
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        config = orjson.loads(readable_file(path, "configuration of a model").read_bytes())
-    except orjson.JSONDecodeError as error:
-        raise UserError(f"{path}: not JSON ({error})") from error
-    if not isinstance(config, dict):
-        raise UserError(f"{path}: expected an object in braces, as in a Hugging Face config.json")
-    return config
-
-
-def _check_size(parsed: Any, device: torch.device, dtype: str) -> None:
-    """Raise if the weights do not fit the memory; they are made without content to be counted."""
-    with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(parsed)
-    check_weights(device, sum(one.numel() for one in model.parameters()), dtype)
-
-
-def _random(config: Mapping[str, Any], place: str, device: str, dtype: str, seed: int) -> Any:
-    target, precision = find_device(device), find_dtype(dtype)
-    devices = [target] if target.type == "cuda" else []
-    try:
-        parsed = transformers.AutoConfig.for_model(**config)
-        _check_size(parsed, target, dtype)
-        with torch.random.fork_rng(devices), torch.device(target):
-            torch.manual_seed(seed)
-            return transformers.AutoModelForCausalLM.from_config(parsed, dtype=precision)
-    except (torch.OutOfMemoryError, UserError):
-        raise
-    except (
-        Exception
-    ) as error:  # whatever its checks of a configuration raise is about the configuration
-        raise UserError(f"{place}: transformers cannot make a model of it ({error})") from error
-
-
 def load_transformers(
     source: str | Path | Mapping[str, Any],
     *,
@@ -249,37 +216,31 @@ def load_transformers(
     Raises:
         RuntimeError: called inside `exactness.strict_float64`.
         UserError: a family that cannot continue a prefill, with the reason; an unknown one; a sliding window; a file or
-            folder that is no configuration or checkpoint; a device that is not there or an unknown dtype.
+            folder that is no configuration or no whole checkpoint; weights that do not fit the memory; a device that is
+            not there or an unknown dtype.
     """
     if torch.float32 is torch.float64:
         raise RuntimeError("load the model before the block of strict_float64")
-    target, precision = find_device(device), find_dtype(dtype)
+    find_device(device)
+    find_dtype(dtype)
     if isinstance(source, Mapping):
-        config = check_config(source, "configuration")
-        model = _random(config, "configuration", device, dtype, seed)
-        return TransformersModel(model, f"transformers {config['model_type']}, random weights")
+        config = check_config(decoded(dict(source)), "configuration")
+        model = random_model(config, "configuration", device, dtype, seed)
+        name = f"transformers {config['model_type']}, random weights"
+        return TransformersModel(model, name, random_weights=True)
     if isinstance(source, str) and (source in FAMILIES or source in REFUSED):
-        model = _random(tiny_config(source), source, device, dtype, seed)
-        return TransformersModel(model, f"transformers {source}, tiny, random weights")
+        model = random_model(tiny_config(source), source, device, dtype, seed)
+        name = f"transformers {source}, tiny, random weights"
+        return TransformersModel(model, name, random_weights=True)
     path = Path(source)
-    if not path.is_dir():
-        if not path.exists():
-            raise UserError(
-                f"{source}: neither a family ({', '.join(FAMILIES)}) nor a config.json nor the folder of a checkpoint"
-            )
-        config = check_config(_read_config(path), str(path))
-        model = _random(config, str(path), device, dtype, seed)
-        return TransformersModel(
-            model, f"transformers {config['model_type']} of {path}, random weights"
-        )
-    check_config(_read_config(path / "config.json"), str(path / "config.json"))
-    try:
-        model = transformers.AutoModelForCausalLM.from_pretrained(
-            path, dtype=precision, local_files_only=True, use_safetensors=True
-        )
-    except (OSError, ValueError) as error:
+    if path.is_dir():
+        name = f"checkpoint {path.resolve().name}"
+        return TransformersModel(checkpoint_model(path, device, dtype), name, random_weights=False)
+    if not path.exists():
         raise UserError(
-            f"{path}: not a checkpoint that transformers can load ({error});"
-            f" {path / 'config.json'} gives a model of this shape with random weights"
-        ) from error
-    return TransformersModel(model.to(target), f"checkpoint {path.resolve().name}")
+            f"{source}: neither a family ({', '.join(FAMILIES)}) nor a config.json nor the folder of a checkpoint"
+        )
+    config = check_config(read_json(path), str(path))
+    model = random_model(config, str(path), device, dtype, seed)
+    name = f"transformers {config['model_type']} of {path}, random weights"
+    return TransformersModel(model, name, random_weights=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,15 @@ from marconi_sim.model.storage import DTYPES
 
 FULL, LINEAR = "full_attention", "linear_attention"
 _OLD_NAMES = {"attention": FULL, "mamba": LINEAR, "conv": LINEAR}
-_REQUIRED: Any = object()
+REQUIRED: Any = object()  # the default of a key that has none
+_LARGEST_RATIO = 1024
+_WORDS = reprlib.Repr()
+_WORDS.maxstring = _WORDS.maxother = _WORDS.maxlong = 80
+
+
+def shown(value: Any) -> str:
+    """Return a value of a configuration for a message: as Python writes it, on one line, cut where it is long."""
+    return _WORDS.repr(value)
 
 
 class Config:
@@ -43,13 +53,17 @@ class Config:
 
     def get(self, *names: str) -> Any:
         """Return the value of the first of these keys that has one; None if none has."""
-        return next((self.values[n] for n in names if self.values.get(n) is not None), None)
+        return self.values.get(self._with_value(names))
+
+    def _with_value(self, names: Sequence[str]) -> str:
+        """Return the first of these keys that has a value; the first of all if none has."""
+        return next((name for name in names if self.values.get(name) is not None), names[0])
 
     def _missing(self, names: Sequence[str]) -> UserError:
         others = f" (or {' or '.join(names[1:])})" if names[1:] else ""
         return self.problem(f"no key '{names[0]}'{others}; a {self.family} model needs it")
 
-    def number(self, *names: str, default: Any = _REQUIRED, low: int = 1) -> Any:
+    def number(self, *names: str, default: Any = REQUIRED, low: int = 1) -> Any:
         """Return the whole number under the first of these keys that has a value, or the default.
 
         Raises:
@@ -57,33 +71,146 @@ class Config:
         """
         value = self.get(*names)
         if value is None:
-            if default is _REQUIRED:
+            if default is REQUIRED:
                 raise self._missing(names)
             return default
         if type(value) is not int or not low <= value <= LARGEST:
             raise self.problem(
-                f"{names[0]} = {value!r}, expected a whole number from {low} to {LARGEST}"
+                f"{self._with_value(names)} = {shown(value)}, expected a whole number from {low} to {LARGEST}"
             )
         return value
+
+    def derived(self, name: str, value: int, formula: str) -> int:
+        """Return what stands for a key that has no value.
+
+        Args:
+            name: the key.
+            value: what it comes to.
+            formula: how, in the names of other keys.
+
+        Raises:
+            UserError: not a whole number that the key could have.
+        """
+        if not 1 <= value <= LARGEST:
+            raise self.problem(
+                f"{name} comes out as {value} ({formula}), expected a whole number from 1 to {LARGEST}"
+            )
+        return value
+
+    def ratio(self, name: str, default: float) -> float:
+        """Return the number under this key, or the default.
+
+        Raises:
+            UserError: not a number above 0, or too large a one.
+        """
+        value = self.get(name)
+        if value is None:
+            return default
+        is_number = type(value) in (int, float) and math.isfinite(value)
+        if not is_number or not 0 < value <= _LARGEST_RATIO:
+            raise self.problem(
+                f"{name} = {shown(value)}, expected a number above 0, at most {_LARGEST_RATIO}"
+            )
+        return float(value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Return the truth value under this key, or the default.
+
+        Raises:
+            UserError: neither true nor false.
+        """
+        value = self.get(name)
+        if value is None:
+            return default
+        if type(value) is not bool:
+            raise self.problem(f"{name} = {shown(value)}, expected true or false")
+        return value
+
+    def text(self, name: str) -> str | None:
+        """Return the text under this key, None if it has no value.
+
+        Raises:
+            UserError: not a text, or an empty one.
+        """
+        value = self.get(name)
+        if value is not None and (not isinstance(value, str) or not value):
+            raise self.problem(f"{name} = {shown(value)}, expected a text")
+        return value
+
+    def mapping(self, name: str) -> Mapping[str, Any]:
+        """Return the object under this key, an empty one if it has no value.
+
+        Raises:
+            UserError: not an object.
+        """
+        value = self.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise self.problem(f"{name} = {shown(value)}, expected an object")
+        return value
+
+    def indices(self, name: str, layers: int, first: int = 0) -> list[int] | None:
+        """Return the numbers of layers under this key, None if it has no value.
+
+        Args:
+            name: the key.
+            layers: how many layers the model has.
+            first: the number of the first of them.
+
+        Raises:
+            UserError: not a list of whole numbers from `first` to `first` + `layers` - 1, each at most once.
+        """
+        value = self.get(name)
+        if value is None:
+            return None
+        last = first + layers - 1
+        if not isinstance(value, list | tuple):
+            raise self.problem(
+                f"{name} = {shown(value)}, expected a list of numbers of layers from {first} to {last}"
+            )
+        for one in value:
+            if type(one) is not int or not first <= one <= last:
+                raise self.problem(
+                    f"{name}: {shown(one)}, expected the number of a layer from {first} to {last}"
+                )
+        if len(set(value)) < len(value):
+            repeated = next(one for one in value if value.count(one) > 1)
+            raise self.problem(f"{name}: layer {repeated} is in it more than once")
+        return list(value)
+
+    def check_length(self, name: str, kinds: int) -> None:
+        """Raise if the layers that a key lists are not as many as `num_hidden_layers`, where that has a value.
+
+        Raises:
+            UserError: says both.
+        """
+        layers = self.number("num_hidden_layers", default=kinds)
+        if layers != kinds:
+            raise self.problem(
+                f"{name} lists {kinds} layers, num_hidden_layers = {layers}: expected as many"
+            )
 
     def layer_types(self, *names: str, allowed: Sequence[str] = (FULL, LINEAR)) -> list[str]:
         """Return what each layer is, in today's words.
 
         Raises:
-            UserError: no such key, or a layer of a kind that is not allowed here.
+            UserError: no such key, a layer of a kind that is not allowed here, or not `num_hidden_layers` of them.
         """
         value = self.get(*names)
         if value is None:
             raise self._missing(names)
+        name = self._with_value(names)
         if not isinstance(value, list | tuple) or not value:
-            raise self.problem(f"{names[0]} = {value!r}, expected a list of kinds of layers")
-        found = [_OLD_NAMES.get(one, str(one)) for one in value]
+            raise self.problem(f"{name} = {shown(value)}, expected a list of kinds of layers")
+        found = [_OLD_NAMES.get(one, one) if isinstance(one, str) else "" for one in value]
         for given, one in zip(value, found, strict=True):
             if one not in allowed:
                 raise self.problem(
-                    f"{names[0]}: a layer '{given}'; the layers of a {self.family} model that can be counted:"
+                    f"{name}: a layer {shown(given)}; the layers of a {self.family} model that can be counted:"
                     f" {', '.join(allowed)}"
                 )
+        self.check_length(name, len(found))
         return found
 
     def dtype(self, *names: str) -> str | None:
@@ -97,7 +224,9 @@ class Config:
             return None
         word = str(value).removeprefix("torch.")
         if word not in DTYPES:
-            raise self.problem(f"{names[0]} = '{value}', allowed: {', '.join(DTYPES)}")
+            raise self.problem(
+                f"{self._with_value(names)} = {shown(value)}, allowed: {', '.join(DTYPES)}"
+            )
         return word
 
     def refuse_window(self) -> None:
@@ -107,8 +236,8 @@ class Config:
             UserError: says so.
         """
         window = self.get("sliding_window")
-        if window is not None and self.values.get("use_sliding_window", True):
+        if window is not None and self.flag("use_sliding_window", True):
             raise self.problem(
-                f"sliding_window = {window}: attention with a sliding window is not supported, its KV cannot be reused"
-                " at any depth; if the model does not use it, set the key to null"
+                f"sliding_window = {shown(window)}: attention with a sliding window is not supported, its KV cannot"
+                " be reused at any depth; if the model does not use it, set the key to null"
             )

@@ -20,6 +20,11 @@ from marconi_sim.model.mamba_families import bamba, falcon_h1, granite, jamba, n
 
 def _transformer(config: Config) -> Parts:
     layers = config.number("num_hidden_layers")
+    if config.family == "mistral" and "sliding_window" not in config.values:
+        raise config.problem(
+            "no key 'sliding_window'; a mistral model needs it: null if its attention is full,"
+            " without the key transformers takes a window of 4096"
+        )
     if config.get("layer_types") is not None:
         config.layer_types("layer_types", allowed=(FULL,))
     return [attention(config, layers), mlp(config, layers)]

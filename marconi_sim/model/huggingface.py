@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from marconi_sim.errors import UserError, did_you_mean
-from marconi_sim.model.config import Config
+from marconi_sim.model.config import Config, shown
+from marconi_sim.model.config_file import decoded
 from marconi_sim.model.exact import ExactModel
 from marconi_sim.model.families import FAMILIES
 from marconi_sim.model.storage import Storage
@@ -23,9 +24,12 @@ def _text_config(config: Mapping[str, Any], place: str | Path) -> Mapping[str, A
     if text is None:
         return config
     if not isinstance(text, Mapping):
-        raise UserError(f"{place}: text_config = {text!r}, expected an object")
+        raise UserError(f"{place}: text_config = {shown(text)}, expected an object")
     outer = {key: config[key] for key in ("model_type", *_DTYPE) if config.get(key) is not None}
-    return {**outer, **{key: value for key, value in text.items() if value is not None}}
+    return {
+        **outer,
+        **{key: value for key, value in text.items() if value is not None or key not in outer},
+    }
 
 
 def read_config(config: Mapping[str, Any], name: str, place: str | Path) -> ExactModel:
@@ -42,12 +46,19 @@ def read_config(config: Mapping[str, Any], name: str, place: str | Path) -> Exac
         UserError: a family that is not known, a key that is missing or has a value that is not allowed, or attention
             with a sliding window.
     """
+    config = decoded(dict(config))
     values = _text_config(config, place)
     family = values.get("model_type")
+    if family is None:
+        raise UserError(f"{place}: no key 'model_type'; known families: {', '.join(FAMILIES)}")
+    if not isinstance(family, str):
+        raise UserError(
+            f"{place}: model_type = {shown(family)}, expected one of: {', '.join(FAMILIES)}"
+        )
     if family not in FAMILIES:
-        if family is None:
-            raise UserError(f"{place}: no key 'model_type'; known families: {', '.join(FAMILIES)}")
-        raise UserError(f"{place}: model_type '{family}': unknown{did_you_mean(family, FAMILIES)}")
+        raise UserError(
+            f"{place}: model_type {shown(family)}: unknown{did_you_mean(family, FAMILIES)}"
+        )
     reader = Config(values, place, family)
     reader.refuse_window()
     hidden = reader.number("hidden_size")

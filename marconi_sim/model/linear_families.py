@@ -41,9 +41,10 @@ def qwen(config: Config) -> Parts:
         _delta_net(config, types.count(LINEAR)),
     ]
     dense = len(types)
-    if config.number("num_experts", default=0, low=0):
+    has_experts = config.family not in ("qwen3_5", "qwen3_5_text")
+    if has_experts and config.number("num_experts", low=0):
         step = config.number("decoder_sparse_step", default=1)
-        only = config.get("mlp_only_layers") or ()
+        only = config.indices("mlp_only_layers", len(types)) or ()
         dense = sum(i in only or (i + 1) % step > 0 for i in range(len(types)))
         parts.append(
             MoE(
@@ -85,9 +86,8 @@ def _sparse(config: Config, layers: int, dense: int) -> Parts:
 
 
 def _dense(config: Config) -> int:
-    types = config.get("mlp_layer_types")
-    if types is not None:
-        return list(types).count("dense")
+    if config.get("mlp_layer_types") is not None:
+        return config.layer_types("mlp_layer_types", allowed=("dense", "sparse")).count("dense")
     return int(config.number("first_k_dense_replace", low=0))
 
 
@@ -101,10 +101,10 @@ _OLD_KIMI = {
 def kimi_linear(config: Config) -> Parts:
     """Return the layers of Kimi Linear, from the published form of its configuration or from that of transformers."""
     layers = config.number("num_hidden_layers")
-    nested = config.get("linear_attn_config") or {}
+    nested = config.mapping("linear_attn_config")
     config = config.with_values({_OLD_KIMI.get(key, key): value for key, value in nested.items()})
-    listed = config.get("full_attn_layers")
-    full = len(listed) if listed else config.layer_types("layer_types").count(FULL)
+    listed = config.indices("full_attn_layers", layers, first=1)
+    full = config.layer_types("layer_types").count(FULL) if listed is None else len(listed)
     dim = config.number("linear_head_dim")
     return [
         latent_attention(config, full),
@@ -140,8 +140,8 @@ def bailing_hybrid(config: Config) -> Parts:
 
 def _lfm2_mixers(config: Config) -> tuple[list[str], Parts]:
     if config.get("layer_types") is None and config.get("full_attn_idxs") is not None:
-        full = config.get("full_attn_idxs")
         layers = config.number("num_hidden_layers")
+        full = config.indices("full_attn_idxs", layers) or ()
         types = [FULL if i in full else LINEAR for i in range(layers)]
     else:
         types = config.layer_types("layer_types", "full_attn_idxs")
@@ -157,10 +157,14 @@ def lfm2(config: Config) -> Parts:
     """Return the layers of LFM2."""
     types, parts = _lfm2_mixers(config)
     size = config.number("block_ff_dim", "intermediate_size")
-    if config.values.get("block_auto_adjust_ff_dim", True):
+    if config.flag("block_auto_adjust_ff_dim", True):
         multiple = config.number("block_multiple_of")
-        size = int((config.get("block_ffn_dim_multiplier") or 1) * int(2 * size / 3))
-        size = multiple * -(-size // multiple)
+        size = int(config.ratio("block_ffn_dim_multiplier", 1.0) * int(2 * size / 3))
+        size = config.derived(
+            "intermediate_size",
+            multiple * -(-size // multiple),
+            "2/3 of it x block_ffn_dim_multiplier, in multiples of block_multiple_of",
+        )
     return [*parts, MLP(layers=len(types), size=size)]
 
 

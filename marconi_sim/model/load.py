@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import orjson
-
 from marconi_sim.errors import UsageError, UserError, check_argument, did_you_mean
 from marconi_sim.files import readable_file
 from marconi_sim.model.base import Model
+from marconi_sim.model.config_file import read_json
 from marconi_sim.model.exact import read_exact_model
 from marconi_sim.model.huggingface import read_config
 from marconi_sim.model.paper import read_paper_model
@@ -24,14 +23,8 @@ def models() -> dict[str, Path]:
 
 
 def _load_config(path: Path) -> Model:
-    try:
-        config = orjson.loads(path.read_bytes())
-    except orjson.JSONDecodeError as error:
-        raise UserError(f"{path}: not JSON ({error})") from error
-    if not isinstance(config, dict):
-        raise UserError(f"{path}: not a configuration, which is a JSON object")
     name = path.resolve().parent.name if path.stem == "config" else path.stem
-    return read_config(config, name or path.stem, path)
+    return read_config(read_json(path), name or path.stem, path)
 
 
 def load_model(name_or_path: str | Path) -> Model:

@@ -14,11 +14,16 @@ def _expanded(config: Config) -> int:
 
 def _mamba2(config: Config, layers: int, inner: int) -> Mamba2:
     heads = config.number("mamba_n_heads")
-    size = config.get("mamba_d_head")
+    if config.get("mamba_d_head") in (None, "auto"):
+        size = config.derived(
+            "mamba_d_head", inner // heads, f"{inner} channels / mamba_n_heads, rounded down"
+        )
+    else:
+        size = config.number("mamba_d_head")
     return Mamba2(
         layers=layers,
         heads=heads,
-        head_dim=inner // heads if size in (None, "auto") else config.number("mamba_d_head"),
+        head_dim=size,
         state_dim=config.number("mamba_d_state"),
         groups=config.number("mamba_n_groups"),
         kernel=config.number("mamba_d_conv"),
@@ -28,7 +33,7 @@ def _mamba2(config: Config, layers: int, inner: int) -> Mamba2:
 def bamba(config: Config) -> Parts:
     """Return the layers of Bamba."""
     layers = config.number("num_hidden_layers")
-    full = len(config.get("attn_layer_indices") or ())
+    full = len(config.indices("attn_layer_indices", layers) or ())
     return [
         attention(config, full),
         _mamba2(config, layers - full, _expanded(config)),
@@ -39,7 +44,12 @@ def bamba(config: Config) -> Parts:
 def falcon_h1(config: Config) -> Parts:
     """Return the layers of Falcon-H1: attention and Mamba-2 side by side in every layer."""
     layers = config.number("num_hidden_layers")
-    inner = config.number("mamba_d_ssm", default=None) or _expanded(config)
+    # Null is the expanded hidden size; without the key transformers' class takes a number of its own.
+    inner = (
+        _expanded(config)
+        if config.values.get("mamba_d_ssm", 0) is None
+        else config.number("mamba_d_ssm")
+    )
     return [attention(config, layers), _mamba2(config, layers, inner), mlp(config, layers)]
 
 
@@ -67,15 +77,16 @@ _NEMOTRON_LETTERS = {"M": LINEAR, "*": FULL, "-": "mlp", "E": "moe"}
 def nemotron_h(config: Config) -> Parts:
     """Return the layers of Nemotron-H and its successors."""
     allowed = tuple(_NEMOTRON_LETTERS.values())
-    pattern = config.get("hybrid_override_pattern")
+    pattern = config.text("hybrid_override_pattern")
     if config.get("layers_block_type", "layer_types") is not None or pattern is None:
         types = config.layer_types("layers_block_type", "layer_types", allowed=allowed)
     else:
         if unknown := set(pattern) - set(_NEMOTRON_LETTERS):
             raise config.problem(
-                f"hybrid_override_pattern: unknown letter '{min(unknown)}', allowed: {' '.join(_NEMOTRON_LETTERS)}"
+                f"hybrid_override_pattern: unknown letter {min(unknown)!r}, allowed: {' '.join(_NEMOTRON_LETTERS)}"
             )
         types = [_NEMOTRON_LETTERS[letter] for letter in pattern]
+        config.check_length("hybrid_override_pattern", len(types))
     parts: Parts = [
         attention(config, types.count(FULL)),
         Mamba2(
@@ -113,25 +124,35 @@ def zamba2(config: Config) -> Parts:
         layers, hybrid = len(types), types.count("hybrid")
     else:
         layers = config.number("num_hidden_layers")
-        hybrid = len(config.get("hybrid_layer_ids") or ())
+        hybrid = len(config.indices("hybrid_layer_ids", layers) or ())
         if not hybrid:
             raise config.problem("no key 'layers_block_type' or 'hybrid_layer_ids'")
     heads = config.number("num_attention_heads")
     state_heads = config.number("n_mamba_heads")
-    if config.get("use_shared_attention_adapter"):
+    if config.flag("use_shared_attention_adapter", False):
         config.notes.append("The adapters of the shared attention are left out of the FLOPs.")
     return [
         Attention(
             layers=hybrid,
             query_heads=heads,
             kv_heads=config.number("num_key_value_heads", default=heads),
-            head_dim=config.number("attention_head_dim", default=2 * hidden // heads),
+            head_dim=config.number("attention_head_dim", default=None)
+            or config.derived(
+                "attention_head_dim",
+                2 * hidden // heads,
+                "2 x hidden_size / num_attention_heads, rounded down",
+            ),
             input_size=2 * hidden,
         ),
         Mamba2(
             layers=layers,
             heads=state_heads,
-            head_dim=config.number("mamba_headdim", default=_expanded(config) // state_heads),
+            head_dim=config.number("mamba_headdim", default=None)
+            or config.derived(
+                "mamba_headdim",
+                _expanded(config) // state_heads,
+                "mamba_expand x hidden_size / n_mamba_heads, rounded down",
+            ),
             state_dim=config.number("mamba_d_state"),
             groups=config.number("mamba_ngroups"),
             kernel=config.number("mamba_d_conv"),
@@ -152,6 +173,10 @@ def jamba(config: Config) -> Parts:
     def count(kind: str) -> int:
         period = config.number(f"{kind}_layer_period")
         offset = config.number(f"{kind}_layer_offset", low=0)
+        if offset >= period:
+            raise config.problem(
+                f"{kind}_layer_offset = {offset}, expected less than {kind}_layer_period = {period}"
+            )
         return sum(i % period == offset for i in layers)
 
     full, experts = count("attn"), config.number("num_experts", "num_local_experts")

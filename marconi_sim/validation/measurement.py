@@ -133,10 +133,11 @@ class Measurement:
     def foot(self) -> list[str]:
         """Return the paragraphs below the figure."""
         setting = self.setting
+        weights = "random weights" if setting.backend.random_weights else "weights of a checkpoint"
         data, version = foot_of_traces([setting.workload], "marconi-sim validate-ttft")
         return [
             data + " Tokens are drawn at random, equal where the trace's sequences are equal.",
-            f"Configuration: {setting.backend.name}, {setting.backend.storage['kv_dtype']}, random weights;"
+            f"Configuration: {setting.backend.name}, {setting.backend.storage['kv_dtype']}, {weights};"
             f" {setting.hardware}, torch {torch.__version__}; cache"
             f" {format_bytes(setting.capacity)}; fastest of {setting.repeats} prefills;"
             " no queueing. Prediction: overhead + FLOPs left / rate + restored bytes / rate, fitted to every other"
