@@ -42,11 +42,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for mark, command in COMMANDS.items():
-            block = re.compile(rf"(<!-- {mark} -->\n).*?(\n<!-- /{mark} -->)", re.DOTALL)
+            block = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)", re.DOTALL)
             if not block.search(text):
                 sys.exit(f"{PAGE.name}: the marks <!-- {mark} --> and <!-- /{mark} --> are missing")
             printed = _printed(command, folder)
-            text = block.sub(lambda found, new=printed: found[1] + new + found[2], text)
+            text = block.sub(lambda found, new=printed: found[1] + new + "\n" + found[2], text)
         shutil.copy(folder / "validation" / "ttft.png", FIGURE)
     PAGE.write_text(text, "utf-8")
 

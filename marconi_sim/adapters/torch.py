@@ -99,7 +99,6 @@ class TorchCache:
         tokens: Tokens,
         *,
         compare: Collection[int] = (),
-        repeats: int = 1,
         advance: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Start with an empty cache.
@@ -110,7 +109,6 @@ class TorchCache:
             requests: in processing order.
             tokens: of the sequences.
             compare: requests whose logits are compared with a prefill from nothing.
-            repeats: how often each prefill is timed; the fastest counts.
             advance: called with 1 after each request.
         """
         self._backend = backend
@@ -118,7 +116,6 @@ class TorchCache:
         self._requests = requests
         self._tokens = tokens
         self._compare = frozenset(compare)
-        self._repeats = repeats
         self._advance = advance
         self._edges: dict[int, Edge] = {}
         self._checkpoints: dict[int, Checkpoint] = {}
@@ -163,28 +160,25 @@ class TorchCache:
         kept = self._checkpoints.get(reused)
         due = {self._depth(node) for node in checkpoints}
         cuts = sorted({cut for cut in due if start < cut < end} | {end})
-        timed = []
-        for _ in range(self._repeats):
-            _wait_for(self._backend.device)
-            wall_start, cpu_start = time.perf_counter(), time.process_time()
-            kv = self._restore(reused)
-            _wait_for(self._backend.device)
-            restored = time.perf_counter()
-            if start < end:
-                done = self._prefill(start, input_node, kv, kept.state if kept else None, cuts)
-                at_end = done.checkpoints[end]
-            else:
-                assert kept is not None
-                done, at_end = _Computed(start, (), {}), kept
-            int(at_end.logits.argmax())  # the first token has arrived: nothing is left in a queue
-            wall, cpu = time.perf_counter() - wall_start, time.process_time() - cpu_start
-            timed.append((wall, cpu, restored - wall_start))
+        _wait_for(self._backend.device)
+        wall_start, cpu_start = time.perf_counter(), time.process_time()
+        kv = self._restore(reused)
+        _wait_for(self._backend.device)
+        restored = time.perf_counter()
+        if start < end:
+            done = self._prefill(start, input_node, kv, kept.state if kept else None, cuts)
+            at_end = done.checkpoints[end]
+        else:
+            assert kept is not None
+            done, at_end = _Computed(start, (), {}), kept
+        int(at_end.logits.argmax())  # the first token has arrived: nothing is left in a queue
+        wall, cpu = time.perf_counter() - wall_start, time.process_time() - cpu_start
+        restore = restored - wall_start
         error, spread = float("nan"), float("nan")
         if request in self._compare:
             whole = self._prefill(0, input_node, (), None, [end]).checkpoints[end]
             error = largest_error(at_end.logits, whole.logits)
             spread = float(whole.logits.double().std())
-        wall, cpu, restore = (min(each) for each in zip(*timed, strict=True))
         self.measured.append(
             Measured(request, start, end, nbytes(kv), restore, wall, cpu, error, spread, self._held)
         )

@@ -78,10 +78,10 @@ _WAITED = 0.1  # of the wall clock
 @click.option(
     "--repeats",
     type=click.IntRange(min=1),
-    default=3,
+    default=5,
     show_default=True,
     metavar="N",
-    help="Time each prefill so often; the fastest counts.",
+    help="Replay everything so often; the fastest time of each prefill counts.",
 )
 @click.option(
     "--compare",
@@ -144,7 +144,9 @@ def validate_ttft_command(
                 device=device, dtype=dtype, threads=threads, repeats=repeats, compare=compare, seed=seed,
                 search=search,
             )  # fmt: skip
-        with progress("replaying", len(chosen) * setting.workload.requests, "requests") as advance:
+        with progress(
+            "replaying", repeats * len(chosen) * setting.workload.requests, "requests"
+        ) as advance:
             measurement = measure(setting, advance)
     if out is not None:
         measurement.write(out)

@@ -50,7 +50,7 @@ class Setting:
         model: its accounting.
         capacity: bytes.
         hardware: the device's name, and threads.
-        repeats: how often each prefill is timed.
+        repeats: how often everything is replayed; the fastest times count.
         compare: requests whose logits are compared.
         seed: of the tokens.
     """
@@ -139,7 +139,7 @@ class Measurement:
             data + " Tokens are drawn at random, equal where the trace's sequences are equal.",
             f"Configuration: {setting.backend.name}, {setting.backend.storage['kv_dtype']}, {weights};"
             f" {setting.hardware}, torch {torch.__version__}; cache"
-            f" {format_bytes(setting.capacity)}; fastest of {setting.repeats} prefills;"
+            f" {format_bytes(setting.capacity)}; fastest of {setting.repeats} times;"
             " no queueing. Prediction: overhead + FLOPs left / rate + restored bytes / rate, fitted to every other"
             " prompt.",
             version,
@@ -204,7 +204,7 @@ def prepare(
         device: `cpu`, `cuda` ...
         dtype: of the weights; None: the backend's own.
         threads: of the CPU.
-        repeats: how often each prefill is timed.
+        repeats: how often everything is replayed; the fastest times count.
         compare: how many requests' logits are compared, evenly spread.
         seed: of tokens and weights.
         search: the user's catalogue folders.
