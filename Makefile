@@ -18,13 +18,19 @@ $(VENV)/.installed: pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
 	@touch $@
 
+# Only what drives a real model needs it; on some systems it is several gigabytes.
+$(VENV)/.models: $(VENV)/.installed
+	@echo "installing torch and transformers"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group models
+	@touch $@
+
 run: $(VENV)/.installed ## replay SWE-agent sessions against a 40 GB cache under the Marconi policy
 	@$(BIN)/marconi-sim run --trace swebench --policy marconi
 
-test: lint ## lint, types and the test suite
+test: lint $(VENV)/.models ## lint, types and the test suite
 	@$(BIN)/python -m pytest -n 2 -m "not slow"
 
-test-slow: $(VENV)/.installed ## the whole suite, with 10,000 random traces per policy (about half an hour)
+test-slow: $(VENV)/.models ## the whole suite, with 10,000 random traces per policy (about half an hour)
 	@$(BIN)/python -m pytest -n 2
 
 # Overflowing on purpose, a hash warns where it is not compiled.
@@ -49,11 +55,11 @@ docs: $(VENV)/.installed ## put fresh figures and the table of the paper's numbe
 	@mkdir -p docs/figures && cp figures/*.png docs/figures/
 	@$(BIN)/python docs/models_page.py
 
-validate: $(VENV)/.installed ## on real models (CPU): prove that reuse is exact, and compare measured with predicted TTFT
+validate: $(VENV)/.models ## on real models (CPU): prove that reuse is exact, and compare measured with predicted TTFT
 	@$(BIN)/marconi-sim validate-exact
 	@$(BIN)/marconi-sim validate-ttft --out validation
 
-readme: $(VENV)/.installed ## put fresh output of every command and of the benchmark into README.md
+readme: $(VENV)/.models ## put fresh output of every command and of the benchmark into README.md
 	@$(BIN)/python tests/readme.py --write
 
 clean: ## remove the environment, caches and compiled kernels
