@@ -13,6 +13,7 @@ import torch
 from marconi_sim.errors import UserError
 from marconi_sim.units import format_bytes
 
+_ROOM = 1.25  # weights, and what a prefill computes beside them
 _COPIES = 4  # of the longest sequence's KV: it is joined, continued and cut into pieces
 
 
@@ -62,7 +63,7 @@ def check_weights(device: torch.device, parameters: int, dtype: str) -> None:
     Raises:
         UserError: says how much is free and how much is needed.
     """
-    needed = parameters * getattr(torch, dtype).itemsize
+    needed = int(_ROOM * parameters * getattr(torch, dtype).itemsize)
     _check(
         device, needed, f"{parameters / 1e9:.3g} G parameters in {dtype}; use a smaller --backend"
     )

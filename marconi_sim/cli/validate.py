@@ -58,8 +58,8 @@ _WAITED = 0.1  # of the wall clock
     default="small",
     show_default=True,
     metavar="NAME|FOLDER",
-    help="A shape of the own hybrid model (small, bamba-9b), a family of transformers (bamba, qwen3_next ...) with a"
-    " tiny random model, or a folder with a checkpoint.",
+    help="A shape of the own hybrid model (tiny, small, bamba-9b), a family of transformers (bamba, qwen3_next ...) for"
+    " a tiny model, a config.json for one of its shape, or a folder with a checkpoint (docs/validation.md).",
 )
 @click.option(
     "--device", default="cpu", show_default=True, metavar="NAME", help="cpu, cuda, cuda:1 ..."
@@ -174,7 +174,8 @@ def validate_ttft_command(
     "backends",
     multiple=True,
     metavar="NAME",
-    help="tiny (the own hybrid model) or a family of transformers. Repeatable. [all of them]",
+    help="tiny (the own hybrid model), a family of transformers, a config.json or a folder with a checkpoint."
+    " Repeatable. [tiny and all families]",
 )
 @click.option(
     "--trace", default="taubench", show_default=True, metavar="NAME|FILE", help="What is replayed."

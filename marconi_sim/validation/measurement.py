@@ -134,12 +134,13 @@ class Measurement:
         """Return the paragraphs below the figure."""
         setting = self.setting
         weights = "random weights" if setting.backend.random_weights else "weights of a checkpoint"
+        times = "fastest of " + str(setting.repeats) if setting.repeats > 1 else "measured once"
         data, version = foot_of_traces([setting.workload], "marconi-sim validate-ttft")
         return [
             data + " Tokens are drawn at random, equal where the trace's sequences are equal.",
             f"Configuration: {setting.backend.name}, {setting.backend.storage['kv_dtype']}, {weights};"
             f" {setting.hardware}, torch {torch.__version__}; cache"
-            f" {format_bytes(setting.capacity)}; fastest of {setting.repeats} times;"
+            f" {format_bytes(setting.capacity)}; {times};"
             " no queueing. Prediction: overhead + FLOPs left / rate + restored bytes / rate, fitted to every other"
             " prompt.",
             version,
@@ -256,6 +257,6 @@ def measure(setting: Setting, advance: Callable[[int], None] = lambda _: None) -
         fits = {clock: fit_requests(rows, clock) for clock in CLOCKS}
     except ValueError as error:
         raise UsageError(
-            f"--requests {setting.workload.requests}: too few to fit ({error})"
+            f"--requests {setting.workload.requests}: too few to fit, all policies together ({error})"
         ) from error
     return Measurement(setting, with_predictions(rows, fits), fits)
