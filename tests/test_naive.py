@@ -321,7 +321,11 @@ def test_invariants_hold_after_every_request(case: Case, policy: str, alpha: flo
 @given(cases(), variants(), st.sampled_from(["logical", "seconds"]))
 def test_invariants_hold_for_any_variant(case: Case, variant: dict, clock: str):
     cache = RadixCache(case.capacity_bytes, case.shape, **variant)
-    naive.replay(cache, case.requests, clock=clock, check=True)
+    rows = naive.replay(
+        cache, case.requests, clock=clock, check=True
+    )  # raises if one does not hold
+    assert len(rows) == len(case.requests)
+    assert all(row["bytes"] <= case.capacity_bytes for row in rows)
 
 
 @given(cases())

@@ -12,7 +12,6 @@ are confined to this file; `tests/test_jit.py` pins the behaviour in fresh proce
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 from collections.abc import Callable
@@ -72,10 +71,11 @@ def _compile(function: Callable[P, R], **options: bool) -> Callable[P, R]:
             f"{Path(file).name}:{function.__qualname__}:{_core_digest()}:{_file_digest(file)}"
         )
         dispatcher._set_uuid(identity)
-        # Numba finds no place for a cache where neither the source's folder nor the user's may be written: then every
-        # process compiles anew.
-        with contextlib.suppress(RuntimeError):
+        try:
             dispatcher._cache = _KernelCache(function)
+        except RuntimeError:
+            # Neither the source's folder nor the user's may be written: every process compiles anew.
+            return cast("Callable[P, R]", dispatcher)
     return cast("Callable[P, R]", dispatcher)
 
 
