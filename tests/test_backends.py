@@ -15,13 +15,13 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 torch.set_num_threads(1)
 
+from restored import check_exactness  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 from marconi_sim.adapters import memory, transformers_model  # noqa: E402
 from marconi_sim.adapters.backend import footprint, nbytes, slice_kv  # noqa: E402
 from marconi_sim.adapters.exactness import (  # noqa: E402
     EXACT,
-    check_exactness,
     largest_error,
     strict_float64,
 )

@@ -13,6 +13,8 @@ from marconi_sim.errors import UsageError
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
+from restored import check_exactness  # noqa: E402
+
 from marconi_sim.adapters.backend import (  # noqa: E402
     Footprint,
     footprint,
@@ -22,7 +24,6 @@ from marconi_sim.adapters.backend import (  # noqa: E402
 )
 from marconi_sim.adapters.exactness import (  # noqa: E402
     EXACT,
-    check_exactness,
     largest_error,
     strict_float64,
 )
