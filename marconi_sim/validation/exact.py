@@ -9,11 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from marconi_sim.adapters.backend import Backend
 from marconi_sim.adapters.exactness import EXACT, NOTICED, strict_float64
 from marconi_sim.adapters.families import FAMILIES
 from marconi_sim.adapters.load import model_of, open_backend
-from marconi_sim.model import Model
 from marconi_sim.policy.base import Policy
 from marconi_sim.simulation import choose_policy
 from marconi_sim.trace.load import Workload, load_trace
@@ -78,61 +76,6 @@ class Exactness(NamedTuple):
         return self.verdict == "exact"
 
 
-def replay_exactly(
-    workload: Workload,
-    policy: Policy,
-    model: Model,
-    capacity: int,
-    backend: Backend,
-    name: str,
-    *,
-    seed: int = 0,
-    advance: Callable[[int], None] = lambda _: None,
-) -> Exactness:
-    """Replay a workload three times, right and with two mistakes, and compare the logits of every request.
-
-    Args:
-        workload: what is replayed.
-        policy: a radix-tree policy.
-        model: the accounting of the backend's model.
-        capacity: bytes.
-        backend: the model, in float64.
-        name: what it is called in the result.
-        seed: of the tokens.
-        advance: called with 1 after each request of each replay.
-
-    Raises:
-        UserError: adapter and simulator disagree about bytes.
-    """
-    everything = range(workload.requests)
-    runs = [
-        replay_on_model(
-            workload, policy, model, capacity, one, seed=seed, compare=everything, advance=advance
-        )
-        for one in (backend, OneTokenOff(backend), WrongPrefix(backend))
-    ]
-    right = runs[0]
-    reusing = (right.requests.reused_tokens > 0).to_numpy()
-    error, off, other = (run.requests.logit_error.to_numpy() for run in runs)
-    events = right.events
-    return Exactness(
-        backend=name,
-        requests=workload.requests,
-        reusing=int(reusing.sum()),
-        splits=events["split"],
-        merges=events["merge"],
-        evictions=right.result.summary["evictions"],
-        checkpoints=events["checkpoint"],
-        branch_checkpoints=right.branch_checkpoints,
-        error=float(error.max()),
-        one_token_off=float(np.median(off[reusing])) if reusing.any() else 0.0,
-        wrong_prefix=float(np.median(other[reusing])) if reusing.any() else 0.0,
-        one_token_off_noticed=int((off[reusing] > NOTICED).sum()),
-        wrong_prefix_noticed=int((other[reusing] > NOTICED).sum()),
-        bytes=int(right.requests.held_bytes.iloc[-1]),
-    )
-
-
 def prepare_exact(
     trace: str | Path,
     policy: str | Path,
@@ -156,17 +99,49 @@ def prepare_exact(
 def check_backend(
     setting: Setting, name: str, seed: int = 0, advance: Callable[[int], None] = lambda _: None
 ) -> Exactness:
-    """Make a backend in float64 and replay on it.
+    """Make a backend in float64 and replay on it three times, right and with two mistakes.
+
+    The logits of every request are compared with a prefill from nothing.
+
+    Args:
+        setting: what is replayed.
+        name: as `open_backend` takes it.
+        seed: of tokens and weights.
+        advance: called with 1 after each request of each replay.
 
     Raises:
         UsageError: an unknown backend.
-        UserError: a family that is refused, or bytes that differ.
+        UserError: a family that is refused, or adapter and simulator disagree about bytes.
     """
+    workload = setting.workload
     backend = open_backend(name, dtype="float64", seed=seed)
     with strict_float64():
         model = model_of(backend)
-        capacity = int(unbounded_bytes(setting.workload, model) * _FILLED)
-        return replay_exactly(
-            setting.workload, setting.policy, model, capacity, backend, name,
-            seed=seed, advance=advance,
-        )  # fmt: skip
+        capacity = int(unbounded_bytes(workload, model) * _FILLED)
+        runs = [
+            replay_on_model(
+                workload, setting.policy, model, capacity, one,
+                seed=seed, compare=range(workload.requests), advance=advance,
+            )
+            for one in (backend, OneTokenOff(backend), WrongPrefix(backend))
+        ]  # fmt: skip
+    right = runs[0]
+    reusing = (right.requests.reused_tokens > 0).to_numpy()
+    error, off, other = (run.requests.logit_error.to_numpy() for run in runs)
+    events = right.events
+    return Exactness(
+        backend=name,
+        requests=workload.requests,
+        reusing=int(reusing.sum()),
+        splits=events["split"],
+        merges=events["merge"],
+        evictions=right.result.summary["evictions"],
+        checkpoints=events["checkpoint"],
+        branch_checkpoints=right.branch_checkpoints,
+        error=float(error.max()),
+        one_token_off=float(np.median(off[reusing])) if reusing.any() else 0.0,
+        wrong_prefix=float(np.median(other[reusing])) if reusing.any() else 0.0,
+        one_token_off_noticed=int((off[reusing] > NOTICED).sum()),
+        wrong_prefix_noticed=int((other[reusing] > NOTICED).sum()),
+        bytes=int(right.requests.held_bytes.iloc[-1]),
+    )
