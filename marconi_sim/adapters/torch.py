@@ -128,16 +128,14 @@ class TorchCache:
     def _depth(self, node: int) -> int:
         return int(self._index.depth[node])
 
+    def _draw(self, start: int, node: int) -> torch.Tensor:
+        """Return the tokens [start, depth of `node`) of the path to `node`, int64, on the device."""
+        return torch.from_numpy(self._tokens.between(start, node)).to(self._backend.device)
+
     def _prefill(
-        self,
-        start: int,
-        node: int,
-        kv: KV,
-        state: State | None,
-        cuts: list[int],
+        self, tokens: torch.Tensor, start: int, kv: KV, state: State | None, cuts: list[int]
     ) -> _Computed:
-        """Compute the tokens [start, depth of `node`) of the path to `node`, with checkpoints at `cuts`."""
-        tokens = torch.from_numpy(self._tokens.between(start, node)).to(self._backend.device)
+        """Compute tokens from position `start` on, with checkpoints at `cuts`."""
         done = self._backend.prefill(tokens, start, kv if start else None, state, cuts)
         return _Computed(
             start, done.kv, {cut: Checkpoint(done.states[cut], done.logits[cut]) for cut in cuts}
@@ -160,13 +158,14 @@ class TorchCache:
         kept = self._checkpoints.get(reused)
         due = {self._depth(node) for node in checkpoints}
         cuts = sorted({cut for cut in due if start < cut < end} | {end})
+        fresh = self._draw(start, input_node)
         _wait_for(self._backend.device)
         wall_start, cpu_start = time.perf_counter(), time.process_time()
         kv = self._restore(reused)
         _wait_for(self._backend.device)
         restored = time.perf_counter()
         if start < end:
-            done = self._prefill(start, input_node, kv, kept.state if kept else None, cuts)
+            done = self._prefill(fresh, start, kv, kept.state if kept else None, cuts)
             at_end = done.checkpoints[end]
         else:
             assert kept is not None
@@ -176,18 +175,18 @@ class TorchCache:
         restore = restored - wall_start
         error, spread = float("nan"), float("nan")
         if request in self._compare:
-            whole = self._prefill(0, input_node, (), None, [end]).checkpoints[end]
-            error = largest_error(at_end.logits, whole.logits)
-            spread = float(whole.logits.double().std())
+            whole = self._backend.prefill(self._draw(0, input_node), 0, None, None, ()).last_logits
+            error = largest_error(at_end.logits, whole)
+            spread = float(whole.double().std())
         self.measured.append(
             Measured(request, start, end, nbytes(kv), restore, wall, cpu, error, spread, self._held)
         )
         if last > end:
             before = join_kv([part for part in (kv, done.kv) if part])
             after = [cut for cut in sorted(due) if cut > end]
-            output = self._prefill(end, end_node, before, at_end.state, after)
-            fresh = join_kv([part for part in (done.kv, output.kv) if part])
-            done = _Computed(start, fresh, done.checkpoints | output.checkpoints)
+            output = self._prefill(self._draw(end, end_node), end, before, at_end.state, after)
+            new = join_kv([part for part in (done.kv, output.kv) if part])
+            done = _Computed(start, new, done.checkpoints | output.checkpoints)
         self._computed = done
 
     def inserted(self, request: int, events: NDArray[np.int32], bytes_held: int) -> None:
