@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
-from marconi_sim.cli.options import catalogue_option, json_option
+from marconi_sim.cli.options import catalogue_option, json_option, path_option
 from marconi_sim.cli.output import policies_at_work, print_json
 from marconi_sim.errors import UsageError, UserError
 
@@ -20,14 +22,7 @@ _seed_option = click.option(
     metavar="N",
     help="Of tokens and weights.",
 )
-_WAITED = 0.1  # of the wall clock
-
-
-@click.command("validate-ttft")
-@click.option(
-    "--trace", default="swebench", show_default=True, metavar="NAME|FILE", help="What is replayed."
-)
-@click.option(
+_requests_option = click.option(
     "--requests",
     type=click.IntRange(min=1),
     default=60,
@@ -35,6 +30,18 @@ _WAITED = 0.1  # of the wall clock
     metavar="N",
     help="Only the first N requests.",
 )
+_WAITED = 0.1  # of the wall clock
+
+
+def _trace_option(default: str) -> Callable[[Any], Any]:
+    return click.option(
+        "--trace", default=default, show_default=True, metavar="NAME|FILE", help="What is replayed."
+    )
+
+
+@click.command("validate-ttft")
+@_trace_option("swebench")
+@_requests_option
 @click.option(
     "--longest",
     type=click.IntRange(min=1),
@@ -92,11 +99,8 @@ _WAITED = 0.1  # of the wall clock
     help="Compare the logits of N requests with a prefill from nothing.",
 )
 @_seed_option
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help="Write requests.parquet, profile.toml, ttft.png and ttft.pdf.",
+@path_option(
+    "--out", metavar="FOLDER", help="Write requests.parquet, profile.toml, ttft.png and ttft.pdf."
 )
 @catalogue_option
 @json_option
@@ -177,17 +181,8 @@ def validate_ttft_command(
     help="tiny (the own hybrid model), a family of transformers, a config.json or a folder with a checkpoint."
     " Repeatable. [tiny and all families]",
 )
-@click.option(
-    "--trace", default="taubench", show_default=True, metavar="NAME|FILE", help="What is replayed."
-)
-@click.option(
-    "--requests",
-    type=click.IntRange(min=1),
-    default=60,
-    show_default=True,
-    metavar="N",
-    help="Only the first N requests.",
-)
+@_trace_option("taubench")
+@_requests_option
 @click.option(
     "--longest",
     type=click.IntRange(min=1),
