@@ -30,11 +30,11 @@ class OneTokenOff(_Wrapped):
         self, tokens: Tensor, start: int, kv: KV | None, state: State | None, cuts: Sequence[int]
     ) -> Prefilled:
         """Prefill as the backend does, with each state from one token before its cut."""
-        early = {cut: cut - 1 for cut in cuts}
-        wanted = {*cuts, *(cut for cut in early.values() if cut > start)}
+        wanted = {*cuts, *(cut - 1 for cut in cuts if cut - 1 > start)}
         done = self._backend.prefill(tokens, start, kv, state, sorted(wanted))
+        # Before the first token computed is what the prefill began with; from nothing, only the right state is at hand.
         first = done.states.get(start + 1, ()) if state is None else state
-        before = {cut: done.states.get(early[cut], first) for cut in cuts}
+        before = {cut: done.states.get(cut - 1, first) for cut in cuts}
         own = {cut: tuple(tensor.clone() for tensor in one) for cut, one in before.items()}
         return done._replace(states=own)
 
