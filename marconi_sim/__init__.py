@@ -14,12 +14,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from marconi_sim.errors import UsageError, UserError
+    from marconi_sim.base.errors import UsageError, UserError
     from marconi_sim.model import Model, load_model, read_config, vary
     from marconi_sim.policy.load import load_policy
-    from marconi_sim.result import Result
-    from marconi_sim.simulation import simulate
-    from marconi_sim.sweeping import sweep
+    from marconi_sim.simulation.result import Result
+    from marconi_sim.simulation.simulate import simulate
+    from marconi_sim.sweep.run import sweep
     from marconi_sim.trace.load import Workload, load_trace
 
 __version__ = "0.1.0"
@@ -27,16 +27,16 @@ __version__ = "0.1.0"
 # Name -> module. Loaded when first asked for: `marconi-sim --help` must not wait for numba.
 _PUBLIC = {
     "Model": "marconi_sim.model",
-    "Result": "marconi_sim.result",
-    "UsageError": "marconi_sim.errors",
-    "UserError": "marconi_sim.errors",
+    "Result": "marconi_sim.simulation.result",
+    "UsageError": "marconi_sim.base.errors",
+    "UserError": "marconi_sim.base.errors",
     "Workload": "marconi_sim.trace.load",
     "load_model": "marconi_sim.model",
     "load_policy": "marconi_sim.policy.load",
     "load_trace": "marconi_sim.trace.load",
     "read_config": "marconi_sim.model",
-    "simulate": "marconi_sim.simulation",
-    "sweep": "marconi_sim.sweeping",
+    "simulate": "marconi_sim.simulation.simulate",
+    "sweep": "marconi_sim.sweep.run",
     "vary": "marconi_sim.model",
 }
 

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from marconi_sim import load_policy, load_trace
-from marconi_sim.core.index import NONE, GrowingTree, insert_sequences
-from marconi_sim.core.requests import Index, Requests
+from marconi_sim.core.index.build import NONE, GrowingTree, insert_sequences
+from marconi_sim.core.index.requests import Index, Requests
 from marconi_sim.model import load_model
 
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {

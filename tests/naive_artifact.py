@@ -1,6 +1,6 @@
 """The published code's caches token by token, from the audit of its departures: slow, plain, with Python's own heap.
 
-Written independently of `marconi_sim/core/artifact_*.py`, which it checks. Switches are not modelled: everything is as
+Written independently of `marconi_sim/core/published/`, which it checks. Switches are not modelled: everything is as
 in the published code, but a partial edge match is not descended from (row A1).
 """
 

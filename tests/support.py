@@ -10,7 +10,8 @@ import naive
 import numpy as np
 
 from marconi_sim.core import shape as core
-from marconi_sim.core.blocks import new_block_cache, replay_blocks
+from marconi_sim.core.blocks.replay import new_block_cache, replay_blocks
+from marconi_sim.core.index.requests import Index, Requests
 from marconi_sim.core.outcome import (
     BYPASSED,
     CAUSES,
@@ -20,12 +21,11 @@ from marconi_sim.core.outcome import (
     Outcome,
     new_outcome,
 )
-from marconi_sim.core.requests import Index, Requests
 from marconi_sim.model import PaperModel
 from marconi_sim.policy import BlockPolicy, Policy, RadixPolicy
 from marconi_sim.trace.arrivals import Arrivals
-from marconi_sim.trace.build import Request, build
-from marconi_sim.trace.compiled import Trace
+from marconi_sim.trace.compiled.build import Request, build
+from marconi_sim.trace.compiled.trace import Trace
 from marconi_sim.trace.load import Workload, schedule
 
 REPOSITORY = Path(__file__).resolve().parent.parent

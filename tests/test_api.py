@@ -18,8 +18,8 @@ from naive import CAUSES, Request
 from support import compiled, workload
 
 import marconi_sim as ms
-from marconi_sim import catalogue
-from marconi_sim.trace.compiled import save
+from marconi_sim.base import catalogue
+from marconi_sim.trace.compiled.trace import save
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_importing_the_package_is_cheap():
 
 
 def test_simulate_is_the_function_whatever_was_imported_before():
-    code = "import marconi_sim.simulation; import marconi_sim as ms; print(callable(ms.simulate))"
+    code = "import marconi_sim.simulation.simulate; import marconi_sim as ms; print(callable(ms.simulate))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
 

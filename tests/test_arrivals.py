@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marconi_sim.errors import UsageError, UserError
+from marconi_sim.base.errors import UsageError, UserError
 from marconi_sim.trace.arrivals import Arrivals, arrival_times, default_arrivals, retimed
-from marconi_sim.trace.build import Request, build
-from marconi_sim.trace.compiled import Trace, save
+from marconi_sim.trace.compiled.build import Request, build
+from marconi_sim.trace.compiled.trace import Trace, save
 from marconi_sim.trace.load import Workload, load_trace, schedule
 
 NAN = math.nan

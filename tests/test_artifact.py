@@ -16,9 +16,9 @@ from strategies import Case, random_case
 from support import Replay, kernel_case, model
 
 import marconi_sim as ms
+from marconi_sim.base.errors import UsageError
 from marconi_sim.core.departures import ARTIFACT, PAPER, Departures
 from marconi_sim.core.outcome import EVICTIONS, KV_TOKENS, PEAK_BYTES, STATES
-from marconi_sim.errors import UsageError
 from marconi_sim.fidelity.switches import SWITCHES
 from marconi_sim.policy import artifact
 from marconi_sim.policy.base import Policy, Replayed

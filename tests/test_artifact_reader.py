@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marconi_sim.errors import UserError
-from marconi_sim.trace.build import Request
-from marconi_sim.trace.formats import ImportOptions, detect_format
+from marconi_sim.base.errors import UserError
+from marconi_sim.trace.compiled.build import Request
+from marconi_sim.trace.importing.formats import ImportOptions, detect_format
+from marconi_sim.trace.importing.readers.artifact import read
 from marconi_sim.trace.load import load_trace
-from marconi_sim.trace.readers.artifact import read
 
 GOOD: dict[str, Any] = {
     "session_id": 0,

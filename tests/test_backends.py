@@ -9,7 +9,7 @@ import sys
 import pytest
 from support import REPOSITORY
 
-from marconi_sim.errors import UsageError, UserError
+from marconi_sim.base.errors import UsageError, UserError
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -326,7 +326,7 @@ def test_a_missing_package_names_the_extra(package, module):
     code = f"""
 import sys
 sys.modules[{package!r}] = None
-from marconi_sim.errors import UserError
+from marconi_sim.base.errors import UserError
 try:
     import marconi_sim.adapters.{module}
 except UserError as error:

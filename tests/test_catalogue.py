@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from marconi_sim import catalogue
-from marconi_sim.errors import UsageError
+from marconi_sim.base import catalogue
+from marconi_sim.base.errors import UsageError
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_a_missing_folder_is_named_with_where_it_was_given(
 
 def test_importing_the_catalogue_imports_nothing_heavy() -> None:
     code = (
-        "import sys, marconi_sim.catalogue;"
+        "import sys, marconi_sim.base.catalogue;"
         "print({'numpy', 'numba', 'pandas', 'pyarrow'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from support import REPOSITORY
 
-from marconi_sim import catalogue, cli
+from marconi_sim.base import catalogue, cli
 from marconi_sim.model import ACCOUNTINGS, models
 from marconi_sim.policy.load import load_policy
-from marconi_sim.trace.formats import formats
+from marconi_sim.trace.importing.formats import formats
 
 Run = Callable[..., tuple[int, str, str]]
 EXPECTED = {
@@ -125,7 +125,7 @@ def test_the_papers_numbers(run: Run):
 
 
 def test_model_without_attention_is_shown(run: Run, tmp_path: Path):
-    text = (REPOSITORY / "marconi_sim" / "models" / "hybrid-7b.toml").read_text()
+    text = (REPOSITORY / "marconi_sim" / "model" / "shapes" / "hybrid-7b.toml").read_text()
     path = tmp_path / "pure.toml"
     path.write_text(text.replace("attention_layers = 4", "attention_layers = 0"))
     assert run("show", "model", path)[0] == 0

@@ -17,7 +17,7 @@ from marconi_sim import cli
 from marconi_sim.fidelity.experiment import real_traces
 from marconi_sim.fidelity.report import BEGIN, END
 from marconi_sim.fidelity.switches import CASES, SWITCHES, switches_of
-from marconi_sim.trace.compiled import save
+from marconi_sim.trace.compiled.trace import save
 
 PAGE = REPOSITORY / "docs" / "fidelity.md"
 CAPACITIES = ("2GB", "4GB")

@@ -18,8 +18,8 @@ import pytest
 from support import REPOSITORY, compiled
 
 import marconi_sim as ms
-from marconi_sim import catalogue, cli
-from marconi_sim.trace.compiled import save
+from marconi_sim.base import catalogue, cli
+from marconi_sim.trace.compiled.trace import save
 
 POLICIES = tuple(catalogue.entries("policies"))
 TRACES = tuple(catalogue.entries("traces"))

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from marconi_sim import catalogue
+from marconi_sim.base import catalogue
+from marconi_sim.base.errors import UsageError, UserError
 from marconi_sim.cli.catalogue import list_command, show_command
 from marconi_sim.cli.sweep import sweep_command
-from marconi_sim.errors import UsageError, UserError
-from marconi_sim.sweeping import sweep
+from marconi_sim.sweep.run import sweep
 
 TEXT = """title = "Small"
 description = "For tests."

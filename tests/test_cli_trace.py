@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from marconi_sim import catalogue
+from marconi_sim.base import catalogue
+from marconi_sim.base.errors import UsageError, UserError
 from marconi_sim.cli.trace import trace_command
-from marconi_sim.errors import UsageError, UserError
-from marconi_sim.trace.compiled import load
-from marconi_sim.trace.readers import lmsys
+from marconi_sim.trace.compiled.trace import load
+from marconi_sim.trace.importing.readers import lmsys
 
 RECORDS = [
     {"timestamp": 0, "input_length": 600, "output_length": 20, "hash_ids": [0, 1]},

@@ -12,7 +12,7 @@ import pytest
 from configs import CONFIGS, config
 
 import marconi_sim as ms
-from marconi_sim.errors import UserError
+from marconi_sim.base.errors import UserError
 from marconi_sim.model import ExactModel, load_model, read_config
 from marconi_sim.model.config_file import read_json
 from marconi_sim.model.families import FAMILIES

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marconi_sim.trace.continuations import continued_by, conversations, sequences
+from marconi_sim.trace.importing.continuations import continued_by, conversations, sequences
 
 NONE = -1
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marconi_sim.errors import UsageError, UserError
-from marconi_sim.trace.build import Request
-from marconi_sim.trace.convert import Message, Session, message, message_requests
-from marconi_sim.trace.formats import ImportOptions
-from marconi_sim.trace.tokenizers import load_tokenizer
+from marconi_sim.base.errors import UsageError, UserError
+from marconi_sim.trace.compiled.build import Request
+from marconi_sim.trace.importing.convert import Message, Session, message, message_requests
+from marconi_sim.trace.importing.formats import ImportOptions
+from marconi_sim.trace.importing.tokenizers import load_tokenizer
 
 BYTES = load_tokenizer("bytes")
 

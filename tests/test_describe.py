@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from marconi_sim.errors import UsageError, UserError
+from marconi_sim.base.errors import UsageError, UserError
 from marconi_sim.trace.arrivals import Arrivals
-from marconi_sim.trace.build import Request, build
-from marconi_sim.trace.describe import describe, heading, print_description
+from marconi_sim.trace.compiled.build import Request, build
+from marconi_sim.trace.description.describe import describe, heading, print_description
+from marconi_sim.trace.description.plot import plot_lengths
 from marconi_sim.trace.load import Workload, load_trace, schedule
-from marconi_sim.trace.plot import plot_lengths
 
 TOKENS = [
     ("a", 0, [1, 2, 3], [4, 5], 0.0),

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from support import REPOSITORY
 
 import marconi_sim as ms
+from marconi_sim.base.errors import UsageError, UserError
 from marconi_sim.core.shape import prefill_flops
-from marconi_sim.errors import UsageError, UserError
 from marconi_sim.model import ExactModel, load_model, models, vary
 from marconi_sim.model.vllm import block_tokens, groups
 

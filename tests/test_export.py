@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marconi_sim.errors import UsageError, UserError
+from marconi_sim.base.errors import UsageError, UserError
 from marconi_sim.trace.arrivals import Arrivals
-from marconi_sim.trace.build import Request, build
-from marconi_sim.trace.compiled import Trace
-from marconi_sim.trace.export import export_artifact, export_mooncake, export_requests
-from marconi_sim.trace.formats import ImportOptions, format_named
-from marconi_sim.trace.importing import compile_source
+from marconi_sim.trace.compiled.build import Request, build
+from marconi_sim.trace.compiled.trace import Trace
+from marconi_sim.trace.export.write import export_artifact, export_mooncake, export_requests
+from marconi_sim.trace.importing.compile_source import compile_source
+from marconi_sim.trace.importing.formats import ImportOptions, format_named
 from marconi_sim.trace.load import Workload, load_trace, schedule
 
 NATIVE = Arrivals("native", "native")

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import workload
 
-from marconi_sim import __version__, catalogue
+from marconi_sim import __version__
+from marconi_sim.base import catalogue
+from marconi_sim.base.errors import UsageError, UserError
 from marconi_sim.cli import cli
-from marconi_sim.errors import UsageError, UserError
-from marconi_sim.experiment import Experiment, load_experiment
 from marconi_sim.figures.blocks import count_reuse
 from marconi_sim.figures.course import SLICES, rates_by_slice
 from marconi_sim.figures.foot import foot_of_models, foot_of_sweep, foot_of_traces
@@ -39,6 +39,7 @@ from marconi_sim.figures.spec import FIGURE_KINDS
 from marconi_sim.figures.style import looks
 from marconi_sim.latency.table import load_latency
 from marconi_sim.model import load_model
+from marconi_sim.sweep.experiment import Experiment, load_experiment
 
 TEXT = """
 title = "Small"

@@ -14,7 +14,7 @@ from support import kernel_case, rows_of, step_by_step
 
 import marconi_sim as ms
 from marconi_sim.policy.load import load_policy
-from marconi_sim.simulation import simulate
+from marconi_sim.simulation.simulate import simulate
 from marconi_sim.trace.load import Workload
 
 PAPER = ("branchy", "agent", "chat")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marconi_sim.errors import UsageError
+from marconi_sim.base.errors import UsageError
 
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)

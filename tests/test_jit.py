@@ -230,7 +230,7 @@ def test_a_real_policy_compiles_once(checkout: Path):
     (checkout / "t.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     code = (
         "import marconi_sim as ms\n"
-        "from marconi_sim.core.replay_radix import replay_radix\n"
+        "from marconi_sim.core.radix.replay import replay_radix\n"
         "r = ms.simulate('./t.jsonl', policy='sglang+', capacity=10**8)\n"
         "print(r.summary['reused_tokens'], r.summary['evictions'], sum(replay_radix.stats.cache_misses.values()))"
     )

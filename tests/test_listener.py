@@ -14,11 +14,11 @@ from strategies import Case, cases, random_case, variants
 from support import Replay, kernel_case, model, rows_of, workload
 from test_kernels import bounded, shipped
 
-from marconi_sim.core import events as kinds
-from marconi_sim.core.index import NONE, ROOT
-from marconi_sim.errors import UsageError
+from marconi_sim.base.errors import UsageError
+from marconi_sim.core.index.build import NONE, ROOT
+from marconi_sim.core.radix import journal as kinds
 from marconi_sim.policy.base import Policy
-from marconi_sim.simulation import replay_workload
+from marconi_sim.simulation.simulate import replay_workload
 
 FOLLOWED = {
     "vanilla": {},

@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from marconi_sim import catalogue
-from marconi_sim.errors import UserError
-from marconi_sim.trace.build import Request, build
-from marconi_sim.trace.formats import ImportOptions, detect_format, format_named
-from marconi_sim.trace.importing import build_trace
+from marconi_sim.base import catalogue
+from marconi_sim.base.errors import UserError
+from marconi_sim.trace.compiled.build import Request, build
+from marconi_sim.trace.importing.compile_source import build_trace
+from marconi_sim.trace.importing.formats import ImportOptions, detect_format, format_named
+from marconi_sim.trace.importing.readers import lmsys
+from marconi_sim.trace.importing.readers.synthetic_chat import load_parameters
+from marconi_sim.trace.importing.synthetic import chats
 from marconi_sim.trace.load import load_trace
-from marconi_sim.trace.readers import lmsys
-from marconi_sim.trace.readers.synthetic_chat import load_parameters
 from marconi_sim.trace.recipe import load_recipe
-from marconi_sim.trace.synthetic import chats
 
 PARAMETERS = catalogue.shipped() / "traces" / "synthetic" / "lmsys-parameters.toml"
 
@@ -176,7 +176,7 @@ def test_a_local_copy_needs_no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_datasets_is_imported_only_when_it_is_used() -> None:
     code = (
-        "import sys; from marconi_sim.trace.formats import formats; formats();"
+        "import sys; from marconi_sim.trace.importing.formats import formats; formats();"
         "print('datasets' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

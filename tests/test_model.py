@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import model
 
+from marconi_sim.base.errors import UsageError, UserError
 from marconi_sim.core.shape import prefill_flops
-from marconi_sim.errors import UsageError, UserError
 from marconi_sim.model import PaperModel, load_model
 
 shapes = st.builds(

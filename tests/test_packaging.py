@@ -160,7 +160,7 @@ def test_commands_work_from_an_empty_folder(installed: Path, elsewhere: Path):
 
 
 def test_package_is_the_installed_one(installed: Path, elsewhere: Path):
-    code = "import marconi_sim, marconi_sim.catalogue as c; print(marconi_sim.__file__); print(c.shipped())"
+    code = "import marconi_sim, marconi_sim.base.catalogue as c; print(marconi_sim.__file__); print(c.shipped())"
     done = start(installed / "python", "-c", code, cwd=elsewhere)
     package, catalogue = map(Path, done.stdout.split("\n")[:2])
     assert installed.parent in package.parents

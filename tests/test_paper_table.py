@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 from support import REPOSITORY
 
-from marconi_sim.errors import UserError
-from marconi_sim.experiment import load_experiment
+from marconi_sim.base.errors import UserError
 from marconi_sim.figures.making import models_of, workloads_of
 from marconi_sim.paper import of_models
 from marconi_sim.paper.of_sweeps import by_label
 from marconi_sim.paper.table import Line, lines, markdown, measured, write_into
 from marconi_sim.paper.text import change, points
+from marconi_sim.sweep.experiment import load_experiment
 
 FIGURES = (
     "3a",

@@ -13,11 +13,11 @@ from naive import Request
 from support import kernel_case
 from test_kernels import HUNDREDS, forest
 
-from marconi_sim import catalogue
-from marconi_sim.core.audit import COMPLAINTS, audit_radix
+from marconi_sim.base import catalogue
+from marconi_sim.base.errors import UsageError, UserError
 from marconi_sim.core.outcome import EVICTIONS, KV_TOKENS, STATES
-from marconi_sim.core.radix import HAD_STATE, NODE, STATE
-from marconi_sim.errors import UsageError, UserError
+from marconi_sim.core.radix.audit import COMPLAINTS, audit_radix
+from marconi_sim.core.radix.cache import HAD_STATE, NODE, STATE
 from marconi_sim.policy import BlockPolicy, BoundPolicy, Parameter, Policy, RadixPolicy
 from marconi_sim.policy.base import CheckError
 from marconi_sim.policy.load import load_policy

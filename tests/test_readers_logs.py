@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from marconi_sim.errors import UsageError, UserError
-from marconi_sim.trace.build import Request
-from marconi_sim.trace.formats import ImportOptions, detect_format, format_named
-from marconi_sim.trace.importing import import_trace
+from marconi_sim.base.errors import UsageError, UserError
+from marconi_sim.trace.compiled.build import Request
+from marconi_sim.trace.importing.compile_source import import_trace
+from marconi_sim.trace.importing.formats import ImportOptions, detect_format, format_named
 
 BYTES = ImportOptions(tokenizer="bytes")
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marconi_sim.errors import UserError
-from marconi_sim.trace.build import Request
-from marconi_sim.trace.formats import ImportOptions, detect_format, format_named
-from marconi_sim.trace.importing import import_trace
-from marconi_sim.trace.json_array import read_json_array
+from marconi_sim.base.errors import UserError
+from marconi_sim.trace.compiled.build import Request
+from marconi_sim.trace.importing.compile_source import import_trace
+from marconi_sim.trace.importing.formats import ImportOptions, detect_format, format_named
+from marconi_sim.trace.importing.json_array import read_json_array
 
 OPTIONS = ImportOptions(tokenizer="bytes")
 CHAT = [("user", "one two"), ("assistant", "yes"), ("user", "three"), ("assistant", "no")]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from marconi_sim.errors import UsageError, UserError
+from marconi_sim.base.errors import UsageError, UserError
 from marconi_sim.trace.arrivals import Arrivals
-from marconi_sim.trace.compiled import load, save
-from marconi_sim.trace.importing import build_trace, source_sha256
+from marconi_sim.trace.compiled.trace import load, save
+from marconi_sim.trace.importing.compile_source import build_trace, source_sha256
 from marconi_sim.trace.load import load_trace
 from marconi_sim.trace.recipe import load_recipe
 

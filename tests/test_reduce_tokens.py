@@ -10,11 +10,11 @@ from support import workload
 from test_kernels import bounded
 
 from marconi_sim import load_trace
-from marconi_sim.core.requests import Index
-from marconi_sim.errors import UsageError, UserError
-from marconi_sim.simulation import replay_inputs
-from marconi_sim.trace.drawn_tokens import Tokens
-from marconi_sim.trace.reduce import reduce_workload
+from marconi_sim.base.errors import UsageError, UserError
+from marconi_sim.core.index.requests import Index
+from marconi_sim.simulation.simulate import replay_inputs
+from marconi_sim.trace.export.drawn_tokens import Tokens
+from marconi_sim.trace.export.reduce import reduce_workload
 
 
 def agreement(a: np.ndarray, b: np.ndarray) -> int:

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marconi_sim import catalogue
-from marconi_sim.trace.compiled import Trace
-from marconi_sim.trace.formats import format_named
-from marconi_sim.trace.importing import build_trace
+from marconi_sim.base import catalogue
+from marconi_sim.trace.compiled.trace import Trace
+from marconi_sim.trace.importing.compile_source import build_trace
+from marconi_sim.trace.importing.formats import format_named
 from marconi_sim.trace.load import load_trace
 from marconi_sim.trace.recipe import load_recipe
 

@@ -21,20 +21,20 @@ import pyarrow.parquet as pq
 import pytest
 
 import marconi_sim as ms
-from marconi_sim import sweeping
-from marconi_sim.columns import METRICS
-from marconi_sim.core.replay_radix import replay_radix
-from marconi_sim.errors import UsageError, UserError
-from marconi_sim.experiment import load_experiment
-from marconi_sim.journal import journal_path, open_journal, parse
-from marconi_sim.planning import Plan, make_plan
-from marconi_sim.sweep_file import (
+from marconi_sim.base.columns import METRICS
+from marconi_sim.base.errors import UsageError, UserError
+from marconi_sim.core.radix.replay import replay_radix
+from marconi_sim.sweep import run as sweeping
+from marconi_sim.sweep.experiment import load_experiment
+from marconi_sim.sweep.file import (
     best_in_hindsight,
     finished_results,
     make_table,
     read_sweep,
     sweep_facts,
 )
+from marconi_sim.sweep.journal import journal_path, open_journal, parse
+from marconi_sim.sweep.plan import Plan, make_plan
 
 # Files and processes: the replays themselves have an interpreted run elsewhere.
 pytestmark = pytest.mark.compiled

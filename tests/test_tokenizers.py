@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marconi_sim.errors import UsageError, UserError
-from marconi_sim.trace.tokenizers import load_tokenizer
+from marconi_sim.base.errors import UsageError, UserError
+from marconi_sim.trace.importing.tokenizers import load_tokenizer
 
 
 def write_tokenizer_json(path: Path, *, special: bool) -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marconi_sim import files, notices
-from marconi_sim.errors import UsageError, UserError, did_you_mean
-from marconi_sim.files import check_writable, readable_file, whole_file
-from marconi_sim.units import UNITS, format_bytes, parse_bytes
+from marconi_sim.base import files, notices
+from marconi_sim.base.errors import UsageError, UserError, did_you_mean
+from marconi_sim.base.files import check_writable, readable_file, whole_file
+from marconi_sim.base.units import UNITS, format_bytes, parse_bytes
 
 
 @pytest.mark.parametrize(

@@ -19,13 +19,13 @@ torch = pytest.importorskip("torch")
 from marconi_sim.adapters import memory  # noqa: E402
 from marconi_sim.adapters.exactness import EXACT, NOTICED  # noqa: E402
 from marconi_sim.adapters.load import model_of, open_backend  # noqa: E402
+from marconi_sim.base.errors import UsageError, UserError  # noqa: E402
 from marconi_sim.cli import cli  # noqa: E402
-from marconi_sim.core.events import KINDS  # noqa: E402
-from marconi_sim.errors import UsageError, UserError  # noqa: E402
+from marconi_sim.core.radix.journal import KINDS  # noqa: E402
 from marconi_sim.policy.load import load_policy  # noqa: E402
-from marconi_sim.simulation import replay_workload  # noqa: E402
+from marconi_sim.simulation.simulate import replay_workload  # noqa: E402
+from marconi_sim.trace.export.reduce import reduce_workload  # noqa: E402
 from marconi_sim.trace.load import load_trace  # noqa: E402
-from marconi_sim.trace.reduce import reduce_workload  # noqa: E402
 from marconi_sim.validation.exact import check_backend, prepare_exact  # noqa: E402
 from marconi_sim.validation.measurement import measure, prepare  # noqa: E402
 from marconi_sim.validation.replaying import (  # noqa: E402

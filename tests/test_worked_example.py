@@ -19,8 +19,8 @@ from support import REPOSITORY, kernel_case, step_by_step
 from test_kernels import HUNDREDS, bounded, forest
 
 import marconi_sim as ms
-from marconi_sim import catalogue
-from marconi_sim.core.evict import Entry
+from marconi_sim.base import catalogue
+from marconi_sim.core.radix.evict import Entry
 from marconi_sim.policy.load import load_policy
 
 EXAMPLE = REPOSITORY / "docs" / "examples" / "gdsf.py"

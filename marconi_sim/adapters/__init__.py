@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-from marconi_sim.errors import UserError
+from marconi_sim.base.errors import UserError
 
 
 def require(package: str) -> ModuleType:

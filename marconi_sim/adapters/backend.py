@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from marconi_sim.errors import UsageError, did_you_mean
+from marconi_sim.base.errors import UsageError, did_you_mean
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from marconi_sim.errors import UserError, did_you_mean
+from marconi_sim.base.errors import UserError, did_you_mean
 from marconi_sim.model.config import Config, shown
 
 _MAMBA_1 = "its code reads the recurrent state for a single new token only, a longer prefill starts from an empty one"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from marconi_sim.adapters.backend import DTYPES
-from marconi_sim.errors import UsageError, did_you_mean
+from marconi_sim.base.errors import UsageError, did_you_mean
 
 NORM_EPSILON = 1e-5
 ROPE_BASE = 10_000.0

@@ -9,7 +9,7 @@ from marconi_sim.adapters.families import FAMILIES, REFUSED
 from marconi_sim.adapters.hybrid_config import PRESETS
 from marconi_sim.adapters.hybrid_model import HybridModel
 from marconi_sim.adapters.memory import check_weights
-from marconi_sim.errors import UsageError, UserError, did_you_mean
+from marconi_sim.base.errors import UsageError, UserError, did_you_mean
 from marconi_sim.model import ExactModel, read_config
 
 

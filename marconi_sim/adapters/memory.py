@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from marconi_sim.errors import UserError
-from marconi_sim.units import format_bytes
+from marconi_sim.base.errors import UserError
+from marconi_sim.base.units import format_bytes
 
 _ROOM = 1.25  # weights, and what a prefill computes beside them
 _COPIES = 4  # of the longest sequence's KV: it is joined, continued and cut into pieces

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from marconi_sim.adapters.backend import KV, Backend, State, join_kv, nbytes, slice_kv
 from marconi_sim.adapters.exactness import largest_error
-from marconi_sim.core import events as kinds
-from marconi_sim.core.index import ROOT
-from marconi_sim.core.requests import Index, Requests
-from marconi_sim.errors import UserError
-from marconi_sim.trace.drawn_tokens import Tokens
+from marconi_sim.base.errors import UserError
+from marconi_sim.core.index.build import ROOT
+from marconi_sim.core.index.requests import Index, Requests
+from marconi_sim.core.radix import journal as kinds
+from marconi_sim.trace.export.drawn_tokens import Tokens
 
 
 class Edge(NamedTuple):
@@ -220,7 +220,7 @@ class TorchCache:
         return sum(storages.values())
 
     def _carry_out(self, kind: int, node: int, other: int) -> None:
-        """Do one event; see `marconi_sim.core.events`."""
+        """Do one event; see `marconi_sim.core.radix.journal`."""
         edges, depth = self._edges, self._depth(node)
         if kind == kinds.LEAF:
             computed, start = self._computed, self._depth(other)

@@ -13,9 +13,9 @@ from marconi_sim.adapters import require
 from marconi_sim.adapters.backend import find_device, find_dtype
 from marconi_sim.adapters.families import check_config
 from marconi_sim.adapters.memory import check_weights, running_out_told
-from marconi_sim.errors import UserError
+from marconi_sim.base.errors import UserError
+from marconi_sim.base.units import counted
 from marconi_sim.model.config_file import read_json
-from marconi_sim.units import counted
 
 transformers = require("transformers")
 

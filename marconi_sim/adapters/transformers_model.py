@@ -27,7 +27,7 @@ from marconi_sim.adapters.backend import (
 )
 from marconi_sim.adapters.families import FAMILIES, REFUSED, check_config, tiny_config
 from marconi_sim.adapters.transformers_load import checkpoint_model, random_model
-from marconi_sim.errors import UserError
+from marconi_sim.base.errors import UserError
 from marconi_sim.model.config_file import decoded, read_json
 
 transformers = require("transformers")

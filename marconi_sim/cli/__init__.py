@@ -9,7 +9,7 @@ import sys
 import click
 
 from marconi_sim import __version__
-from marconi_sim.errors import UserError, one_line
+from marconi_sim.base.errors import UserError, one_line
 
 # Command -> (module that defines it under the same name, one line of help).
 _COMMANDS = {

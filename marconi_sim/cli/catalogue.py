@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from marconi_sim.base.errors import UserError, one_line
 from marconi_sim.cli.options import catalogue_option, chosen_model, json_option, model_option
 from marconi_sim.cli.output import policies_at_work, print_json
-from marconi_sim.errors import UserError, one_line
 
 KINDS = ("traces", "policies", "models", "experiments", "formats")
 
@@ -38,7 +38,7 @@ def _model(path: Path) -> dict[str, Any]:
 
 
 def _experiment(path: Path) -> dict[str, Any]:
-    from marconi_sim.experiment import load_experiment
+    from marconi_sim.sweep.experiment import load_experiment
 
     return {"what": load_experiment(path).title}
 
@@ -57,7 +57,7 @@ def _files(kind: str, search: tuple[str, ...]) -> dict[str, Path]:
         from marconi_sim.model import models
 
         return models()
-    from marconi_sim import catalogue
+    from marconi_sim.base import catalogue
 
     return catalogue.entries(kind, search)
 
@@ -65,7 +65,7 @@ def _files(kind: str, search: tuple[str, ...]) -> dict[str, Path]:
 def _rows(kind: str, search: tuple[str, ...]) -> tuple[list[dict[str, Any]], list[UserError]]:
     """Return a row for each entry of a kind, and what is wrong with the files that give none."""
     if kind == "formats":
-        from marconi_sim.trace.formats import formats
+        from marconi_sim.trace.importing.formats import formats
 
         return [{"name": k, "what": f.summary, "file": None} for k, f in formats().items()], []
     rows, wrong = [], []
@@ -147,7 +147,7 @@ def show_policy(name: str, search: tuple[str, ...], as_json: bool) -> None:
     """Show what a policy (a name or a file) declares, and its parameters."""
     import inspect
 
-    from marconi_sim.catalogue import origin
+    from marconi_sim.base.catalogue import origin
     from marconi_sim.policy.load import load_policy
 
     with policies_at_work():

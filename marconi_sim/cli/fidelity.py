@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from marconi_sim.base.errors import UsageError
 from marconi_sim.cli.options import catalogue_option, path_option
-from marconi_sim.errors import UsageError
 
 
 @click.command("fidelity")
@@ -55,8 +55,8 @@ def fidelity_command(
       marconi-sim fidelity
       marconi-sim fidelity --trace taubench --capacity 5GB --capacity 10GB --out taubench.parquet
     """
-    from marconi_sim.files import check_table
-    from marconi_sim.progress import progress, status
+    from marconi_sim.base.files import check_table
+    from marconi_sim.base.progress import progress, status
 
     if len(set(traces)) < len(traces):
         raise UsageError(f"--trace {' '.join(traces)}: one is given twice")
@@ -69,9 +69,9 @@ def fidelity_command(
         from marconi_sim.fidelity.plot import plot_effects
         from marconi_sim.fidelity.report import check_page, print_tables, write_page
         from marconi_sim.model import load_model
-        from marconi_sim.result import write_rows
+        from marconi_sim.simulation.result import write_rows
+        from marconi_sim.trace.description.plot import check_plot_path
         from marconi_sim.trace.load import load_trace
-        from marconi_sim.trace.plot import check_plot_path
 
         if figure is not None:
             check_plot_path(figure)

@@ -37,7 +37,7 @@ def figures_command(
       marconi-sim figures
       marconi-sim figures fig11 fig10a -o images -j 2
     """
-    from marconi_sim.progress import status
+    from marconi_sim.base.progress import status
 
     with status("reading experiments"):
         from marconi_sim.figures.making import make_figures, wanted_figures

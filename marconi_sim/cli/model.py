@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from marconi_sim.catalogue import origin
+from marconi_sim.base.catalogue import origin
+from marconi_sim.base.units import format_bytes
 from marconi_sim.model import ExactModel, Model, PaperModel
 from marconi_sim.model.vllm import block_tokens, groups
-from marconi_sim.units import format_bytes
 
 if TYPE_CHECKING:
     from rich.table import Table

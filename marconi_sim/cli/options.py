@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from marconi_sim.errors import UsageError
+from marconi_sim.base.errors import UsageError
 
 if TYPE_CHECKING:
     from marconi_sim.model import Model

@@ -36,11 +36,11 @@ def paper_command(
 
     Runs what is missing in FOLDER/data, and prints Markdown.
     """
-    from marconi_sim.errors import UsageError
+    from marconi_sim.base.errors import UsageError
 
     if as_json and into is not None:
         raise UsageError("--json: has no effect with --into, which writes Markdown; leave one out")
-    from marconi_sim.files import check_folder, check_writable
+    from marconi_sim.base.files import check_folder, check_writable
     from marconi_sim.paper.table import markdown, measured, write_into
 
     if into is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from marconi_sim.base.errors import UsageError
 from marconi_sim.cli.options import (
     catalogue_option,
     chosen_model,
@@ -17,10 +18,9 @@ from marconi_sim.cli.options import (
     path_option,
 )
 from marconi_sim.cli.output import policies_at_work, print_json
-from marconi_sim.errors import UsageError
 
 if TYPE_CHECKING:
-    from marconi_sim.result import Result
+    from marconi_sim.simulation.result import Result
     from marconi_sim.trace.load import Workload
 
 # What every result is framed by: no cache, no eviction, no limit of any kind.
@@ -108,8 +108,8 @@ def run_command(
       marconi-sim run --trace swebench --policy marconi --param alpha=0.5 --requests-out requests.parquet
       marconi-sim run --trace my.jsonl.gz --policy ./mine.py --json
     """
-    from marconi_sim.files import check_table
-    from marconi_sim.progress import status
+    from marconi_sim.base.files import check_table
+    from marconi_sim.base.progress import status
 
     params = parse_pairs("--param", param_texts, "alpha=0.5")
     for option, path in (("--out", out), ("--requests-out", requests_out)):
@@ -121,7 +121,7 @@ def run_command(
     if out is not None and requests_out is not None and out.resolve() == requests_out.resolve():
         raise UsageError(f"--out and --requests-out: both are {out}; give two names")
     with policies_at_work(), status("loading"):
-        from marconi_sim.simulation import simulate
+        from marconi_sim.simulation.simulate import simulate
         from marconi_sim.trace.load import load_trace
 
         shape = chosen_model(model, model_texts)
@@ -174,7 +174,7 @@ def _print_tables(workload: Workload, result: Result, bounds: dict[str, Mapping[
     from rich.console import Console
     from rich.table import Table
 
-    from marconi_sim.units import counted, format_bytes
+    from marconi_sim.base.units import counted, format_bytes
 
     console = Console(highlight=False)
     summary = result.summary

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from marconi_sim.base.errors import UsageError
 from marconi_sim.cli.options import catalogue_option, jobs_option, json_option, path_option
 from marconi_sim.cli.output import policies_at_work, print_json
-from marconi_sim.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from marconi_sim.planning import Plan
+    from marconi_sim.sweep.plan import Plan
 
 
 @click.command("sweep")
@@ -72,16 +72,16 @@ def sweep_command(
         raise UsageError(f"--scheduler {scheduler}: has no effect without --backend dask")
     if backend == "dask" and jobs is not None:
         raise UsageError(f"--jobs {jobs}: has no effect with --backend dask, the cluster decides")
-    from marconi_sim.experiment import load_experiment
-    from marconi_sim.files import check_table
-    from marconi_sim.progress import status
+    from marconi_sim.base.files import check_table
+    from marconi_sim.base.progress import status
+    from marconi_sim.sweep.experiment import load_experiment
 
     loaded = load_experiment(experiment, search)
     target = out or Path(f"{loaded.name}.parquet")
     check_table(target)
     with policies_at_work(), status("reading traces and policies"):
-        from marconi_sim.planning import make_plan
-        from marconi_sim.sweeping import default_requests_dir, run_plan
+        from marconi_sim.sweep.plan import make_plan
+        from marconi_sim.sweep.run import default_requests_dir, run_plan
 
         plan = make_plan(loaded, search)
     if requests_dir is None and loaded.requests:
@@ -123,8 +123,8 @@ def sweep_command(
 def _print_plan(
     plan: Plan, out: Path, requests_dir: Path | None, resume: bool, as_json: bool
 ) -> None:
-    from marconi_sim.journal import finished_in_journal
-    from marconi_sim.sweeping import earlier_results, remaining
+    from marconi_sim.sweep.journal import finished_in_journal
+    from marconi_sim.sweep.run import earlier_results, remaining
 
     finished = earlier_results(out) | finished_in_journal(out) if resume else {}
     missing = {run.key for run in remaining(plan, finished, requests_dir)}

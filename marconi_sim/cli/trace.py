@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from marconi_sim.base.errors import UsageError
+from marconi_sim.base.notices import notice
 from marconi_sim.cli.options import catalogue_option, json_option
 from marconi_sim.cli.output import print_json
-from marconi_sim.errors import UsageError
-from marconi_sim.notices import notice
 
 if TYPE_CHECKING:
-    from marconi_sim.trace.compiled import Trace
-    from marconi_sim.trace.formats import Format, ImportOptions
+    from marconi_sim.trace.compiled.trace import Trace
+    from marconi_sim.trace.importing.formats import Format, ImportOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 TARGETS = ("requests", "mooncake", "artifact")
@@ -58,14 +58,14 @@ def _import_options(command: Command) -> Command:
 
 
 def _chosen_format(source: Path, name: str | None, options: ImportOptions) -> Format:
-    from marconi_sim.trace.formats import detect_format, format_named
+    from marconi_sim.trace.importing.formats import detect_format, format_named
 
     return format_named(detect_format(source).name if name is None else name, options)
 
 
 def _compile(source: Path, chosen: Format, options: ImportOptions) -> Trace:
-    from marconi_sim.trace.importing import compile_source, import_trace
-    from marconi_sim.trace.readers import lmsys
+    from marconi_sim.trace.importing.compile_source import compile_source, import_trace
+    from marconi_sim.trace.importing.readers import lmsys
 
     if chosen.name == lmsys.FORMAT.name and lmsys.is_hub_name(source):
         known = {"source_file": f"hub:{source.as_posix()}"}
@@ -75,7 +75,7 @@ def _compile(source: Path, chosen: Format, options: ImportOptions) -> Trace:
 
 def _report(made: Trace, path: Path) -> None:
     """Say on stderr what was written, and what its reader must know."""
-    from marconi_sim.units import counted
+    from marconi_sim.base.units import counted
 
     click.echo(
         f"{path}: {counted(made.requests, 'request')} in"
@@ -100,9 +100,9 @@ def import_command(source: str, format_name: str | None, out: Path, **given: Any
 
     SOURCE is a file, a directory, or (format lmsys) the name of a data set on the hub.
     """
-    from marconi_sim.files import check_different, check_writable
-    from marconi_sim.trace.compiled import save
-    from marconi_sim.trace.formats import ImportOptions
+    from marconi_sim.base.files import check_different, check_writable
+    from marconi_sim.trace.compiled.trace import save
+    from marconi_sim.trace.importing.formats import ImportOptions
 
     if source == "":
         raise UsageError("SOURCE '': is empty; give a file, a directory, or a data set on the hub")
@@ -134,10 +134,10 @@ def build_command(
     name: str, source: Path, tokenizer: str | None, out: Path | None, search: tuple[str, ...]
 ) -> None:
     """Make the trace of the recipe NAME again from its source."""
-    from marconi_sim import catalogue
-    from marconi_sim.files import check_writable
-    from marconi_sim.trace import compiled
-    from marconi_sim.trace.importing import build_trace
+    from marconi_sim.base import catalogue
+    from marconi_sim.base.files import check_writable
+    from marconi_sim.trace.compiled import trace as compiled
+    from marconi_sim.trace.importing.compile_source import build_trace
     from marconi_sim.trace.recipe import load_recipe
 
     path = catalogue.find("traces", name, search)
@@ -165,9 +165,9 @@ def build_command(
 @json_option
 def info_command(name: str, plot: Path | None, search: tuple[str, ...], as_json: bool) -> None:
     """Describe the trace NAME: a name in the catalogue, or a file."""
-    from marconi_sim.trace.describe import describe, print_description
+    from marconi_sim.trace.description.describe import describe, print_description
+    from marconi_sim.trace.description.plot import check_plot_path, plot_lengths
     from marconi_sim.trace.load import load_trace
-    from marconi_sim.trace.plot import check_plot_path, plot_lengths
 
     if plot is not None:
         check_plot_path(plot)
@@ -189,9 +189,9 @@ def info_command(name: str, plot: Path | None, search: tuple[str, ...], as_json:
 @catalogue_option
 def check_command(name: str, search: tuple[str, ...]) -> None:
     """Check everything that a simulation relies on in the trace NAME, a name or a file."""
-    from marconi_sim.errors import UserError
+    from marconi_sim.base.errors import UserError
+    from marconi_sim.base.units import counted
     from marconi_sim.trace.load import load_trace
-    from marconi_sim.units import counted
 
     workload = load_trace(name, search=search)
     if workload.recipe is not None:
@@ -233,11 +233,11 @@ def export_command(
     search: tuple[str, ...],
 ) -> None:
     """Write the trace NAME, a name or a file, for other tools."""
-    from marconi_sim.errors import did_you_mean
-    from marconi_sim.files import check_different
-    from marconi_sim.trace import export
+    from marconi_sim.base.errors import did_you_mean
+    from marconi_sim.base.files import check_different
+    from marconi_sim.trace.export import write as export
+    from marconi_sim.trace.importing.readers.mooncake import DEFAULT_BLOCK
     from marconi_sim.trace.load import load_trace
-    from marconi_sim.trace.readers.mooncake import DEFAULT_BLOCK
 
     if target not in TARGETS:
         raise UsageError(f"--to {target}: unknown{did_you_mean(target, TARGETS)}")

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
+from marconi_sim.base.errors import UsageError, UserError
 from marconi_sim.cli.options import catalogue_option, json_option, path_option
 from marconi_sim.cli.output import policies_at_work, print_json
-from marconi_sim.errors import UsageError, UserError
 
 _POLICIES = ("vanilla", "sglang+", "marconi")
 _seed_option = click.option(
@@ -130,9 +130,9 @@ def validate_ttft_command(
       marconi-sim validate-ttft --out validation
       marconi-sim validate-ttft --backend bamba-9b --device cuda --requests 200 --out validation
     """
-    from marconi_sim.files import check_folder
-    from marconi_sim.notices import warn
-    from marconi_sim.progress import progress, status
+    from marconi_sim.base.files import check_folder
+    from marconi_sim.base.notices import warn
+    from marconi_sim.base.progress import progress, status
 
     chosen = policies or _POLICIES
     if len(set(chosen)) < len(chosen):
@@ -223,7 +223,7 @@ def validate_exact_command(
       marconi-sim validate-exact
       marconi-sim validate-exact --backend tiny --backend qwen3_next --requests 200
     """
-    from marconi_sim.progress import progress, status
+    from marconi_sim.base.progress import progress, status
 
     with policies_at_work():
         with status("loading"):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from marconi_sim.core.index.requests import Index, Requests
+from marconi_sim.core.index.seen import deepest_seen, mark_seen
 from marconi_sim.core.jit import kernel
 from marconi_sim.core.outcome import COLD, NOT_ADMITTED, Outcome
-from marconi_sim.core.requests import Index, Requests
-from marconi_sim.core.seen import deepest_seen, mark_seen
 
 
 @kernel

@@ -33,7 +33,7 @@ def _file_digest(path: str) -> str:
 
 @functools.cache
 def _core_digest() -> str:
-    digests = [_file_digest(str(path)) for path in sorted(_CORE.glob("*.py"))]
+    digests = [_file_digest(str(path)) for path in sorted(_CORE.rglob("*.py"))]
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 

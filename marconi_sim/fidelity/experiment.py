@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from marconi_sim import catalogue
+from marconi_sim.base import catalogue
+from marconi_sim.base.errors import UsageError
+from marconi_sim.base.units import parse_bytes
 from marconi_sim.core.departures import ARTIFACT, PAPER, Departures
-from marconi_sim.errors import UsageError
 from marconi_sim.fidelity.switches import CASES, switches_of
 from marconi_sim.model import Model
-from marconi_sim.simulation import simulate
+from marconi_sim.simulation.simulate import simulate
 from marconi_sim.trace.load import Workload
 from marconi_sim.trace.recipe import load_recipe
-from marconi_sim.units import parse_bytes
 
 Row = dict[str, Any]
 SHARES = (0.25, 0.5, 1.0)  # of the capacity that a trace's recipe names

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from marconi_sim.base.files import whole_file
 from marconi_sim.fidelity.experiment import Row
 from marconi_sim.fidelity.report import changes, provenance, select
 from marconi_sim.fidelity.switches import CASES, switches_of
-from marconi_sim.files import whole_file
-from marconi_sim.trace.plot import check_plot_path
+from marconi_sim.trace.description.plot import check_plot_path
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

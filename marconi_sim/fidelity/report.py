@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from marconi_sim.errors import UserError
+from marconi_sim.base.errors import UserError
+from marconi_sim.base.files import readable_file, whole_file
+from marconi_sim.base.units import format_bytes
 from marconi_sim.fidelity.experiment import Row
 from marconi_sim.fidelity.switches import CASES, LEAF_LRU, SWITCHES, TUNED, switches_of
-from marconi_sim.files import readable_file, whole_file
-from marconi_sim.units import format_bytes
 
 BEGIN, END = "<!-- fidelity -->", "<!-- /fidelity -->"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from marconi_sim.columns import TTFT
-from marconi_sim.errors import UserError
+from marconi_sim.base.columns import TTFT
+from marconi_sim.base.errors import UserError
 from marconi_sim.figures.page import Page
 from marconi_sim.figures.rows import Rows
 from marconi_sim.figures.spec import Figure

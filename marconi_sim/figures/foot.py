@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 
 from marconi_sim import __version__
+from marconi_sim.base.units import format_bytes
 from marconi_sim.latency.table import load_latency
 from marconi_sim.model import Model
 from marconi_sim.trace.load import Workload
-from marconi_sim.units import format_bytes
 
 _MANY = 6  # values that are listed; of more the ends are named
 SYNTHETIC = "SYNTHETIC"

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from marconi_sim.columns import TTFT
+from marconi_sim.base.columns import TTFT
 from marconi_sim.figures.cdf import run_of
 from marconi_sim.figures.page import Page
 from marconi_sim.figures.rows import Rows, related

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from marconi_sim.errors import UserError
+from marconi_sim.base.errors import UserError
 from marconi_sim.figures.page import COLUMNS, Page
 from marconi_sim.figures.rows import Rows, rows_of
 from marconi_sim.figures.spec import Figure

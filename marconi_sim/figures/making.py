@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from marconi_sim import catalogue
-from marconi_sim.columns import TTFT
-from marconi_sim.errors import UsageError, UserError, did_you_mean
-from marconi_sim.experiment import Experiment, load_experiment
+from marconi_sim.base import catalogue
+from marconi_sim.base.columns import TTFT
+from marconi_sim.base.errors import UsageError, UserError, did_you_mean
+from marconi_sim.base.files import check_folder
 from marconi_sim.figures import (
     bars,
     blocks,
@@ -25,10 +25,10 @@ from marconi_sim.figures.foot import foot_of_models, foot_of_sweep, foot_of_trac
 from marconi_sim.figures.page import page
 from marconi_sim.figures.rows import Rows, shown_rows
 from marconi_sim.figures.spec import FIGURE_KINDS, Figure
-from marconi_sim.files import check_folder
 from marconi_sim.model import Model, load_model, vary
-from marconi_sim.planning import make_plan
-from marconi_sim.sweeping import default_requests_dir, run_plan
+from marconi_sim.sweep.experiment import Experiment, load_experiment
+from marconi_sim.sweep.plan import make_plan
+from marconi_sim.sweep.run import default_requests_dir, run_plan
 from marconi_sim.trace.load import Workload, load_trace
 
 _OF_RUNS = {

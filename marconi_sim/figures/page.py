@@ -9,6 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from marconi_sim.base.files import whole_file
 from marconi_sim.figures.style import (
     FOOT_SIZE,
     GREY,
@@ -19,7 +20,6 @@ from marconi_sim.figures.style import (
     WIDE,
     WIDTH,
 )
-from marconi_sim.files import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

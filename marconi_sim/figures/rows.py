@@ -11,14 +11,14 @@ import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from marconi_sim.columns import TTFT
-from marconi_sim.errors import UserError
-from marconi_sim.experiment import Experiment
+from marconi_sim.base.columns import TTFT
+from marconi_sim.base.errors import UserError
 from marconi_sim.figures.spec import Figure
 from marconi_sim.latency.table import load_latency
-from marconi_sim.planning import Plan
-from marconi_sim.sweep_file import sweep_facts
-from marconi_sim.sweeping import Swept
+from marconi_sim.sweep.experiment import Experiment
+from marconi_sim.sweep.file import sweep_facts
+from marconi_sim.sweep.plan import Plan
+from marconi_sim.sweep.run import Swept
 
 
 @dataclass(frozen=True)

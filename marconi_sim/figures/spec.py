@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from marconi_sim.columns import METRICS, SETTINGS, TTFT
-from marconi_sim.errors import UserError, did_you_mean
+from marconi_sim.base.columns import METRICS, SETTINGS, TTFT
+from marconi_sim.base.errors import UserError, did_you_mean
+from marconi_sim.base.toml_document import Table
 from marconi_sim.latency import FORMS
-from marconi_sim.toml_document import Table
 
 
 class FigureKind(NamedTuple):
@@ -50,7 +50,7 @@ _FIGURE_KEYS = (*_FIGURE_TEXTS, "series", "percentile")
 
 @dataclass(frozen=True)
 class Figure:
-    """A table [[figures]], checked; `marconi_sim.experiment` shows one.
+    """A table [[figures]], checked; `marconi_sim.sweep.experiment` shows one.
 
     Attributes:
         name: stem of the image's file.

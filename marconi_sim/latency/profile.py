@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from marconi_sim.files import whole_file
+from marconi_sim.base.files import whole_file
 from marconi_sim.latency.fit import PrefillTime
 
 

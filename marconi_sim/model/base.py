@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
+from marconi_sim.base.errors import UsageError, UserError, check_argument, did_you_mean
 from marconi_sim.core.shape import Shape
-from marconi_sim.errors import UsageError, UserError, check_argument, did_you_mean
 
 KINDS = ("attention", "ssm", "mlp")  # of layers; ssm: every kind of recurrent layer
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from marconi_sim.errors import UserError
+from marconi_sim.base.errors import UserError
 from marconi_sim.model.paper import LARGEST
 from marconi_sim.model.storage import DTYPES
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from marconi_sim.errors import UserError
-from marconi_sim.files import readable_file
+from marconi_sim.base.errors import UserError
+from marconi_sim.base.files import readable_file
 
 # transformers 5 saves these floats as an object with one key; others write them bare, as Python's json does.
 _TAG = "__float__"

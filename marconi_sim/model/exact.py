@@ -31,7 +31,9 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
-from marconi_sim.errors import UserError
+from marconi_sim.base.errors import UserError
+from marconi_sim.base.toml_document import Document, Table
+from marconi_sim.base.units import counted
 from marconi_sim.model.base import KINDS, Flops, Model, check_cacheable
 from marconi_sim.model.layers import MLP, Attention, LatentAttention, Layers, MoE
 from marconi_sim.model.paper import LARGEST
@@ -50,8 +52,6 @@ from marconi_sim.model.storage import (
     check_storage,
     check_storage_option,
 )
-from marconi_sim.toml_document import Document, Table
-from marconi_sim.units import counted
 
 TABLES: dict[str, type[Layers]] = {
     "attention": Attention,

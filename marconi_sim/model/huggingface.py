@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from marconi_sim.errors import UserError, did_you_mean
+from marconi_sim.base.errors import UserError, did_you_mean
 from marconi_sim.model.config import Config, shown
 from marconi_sim.model.config_file import decoded
 from marconi_sim.model.exact import ExactModel

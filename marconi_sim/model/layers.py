@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from marconi_sim.errors import UserError
+from marconi_sim.base.errors import UserError
 from marconi_sim.model.base import Flops
 from marconi_sim.model.storage import DTYPES, Storage
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from marconi_sim.errors import UsageError, UserError, check_argument, did_you_mean
-from marconi_sim.files import readable_file
+from marconi_sim.base.errors import UsageError, UserError, check_argument, did_you_mean
+from marconi_sim.base.files import readable_file
+from marconi_sim.base.toml_document import Document
 from marconi_sim.model.base import Model
 from marconi_sim.model.config_file import read_json
 from marconi_sim.model.exact import read_exact_model
 from marconi_sim.model.huggingface import read_config
 from marconi_sim.model.paper import read_paper_model
-from marconi_sim.toml_document import Document
 
-_FOLDER = Path(__file__).parent.parent / "models"
+_FOLDER = Path(__file__).parent / "shapes"
 ACCOUNTINGS = {"paper": read_paper_model, "exact": read_exact_model}
 
 

@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from marconi_sim.errors import UserError
+from marconi_sim.base.errors import UserError
+from marconi_sim.base.toml_document import Document
 from marconi_sim.model.base import KINDS, Flops, Model, check_cacheable
-from marconi_sim.toml_document import Document
 
 _LAYERS = tuple(f"{kind}_layers" for kind in KINDS)
 _DIMENSIONS = ("model_dimension", "state_dimension")

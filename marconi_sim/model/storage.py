@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from marconi_sim.errors import UserError, did_you_mean
+from marconi_sim.base.errors import UserError, did_you_mean
 
 DTYPES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1}  # -> bytes
 CONV_COLUMNS = ("kernel-1", "kernel")

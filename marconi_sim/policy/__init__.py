@@ -1,7 +1,7 @@
 """Everything a policy file needs: `from marconi_sim.policy import Entry, Parameter, RadixPolicy, kernel`."""
 
-from marconi_sim.core.evict import Entry
 from marconi_sim.core.jit import kernel
+from marconi_sim.core.radix.evict import Entry
 from marconi_sim.policy.base import Policy
 from marconi_sim.policy.block import BlockPolicy
 from marconi_sim.policy.bound import BoundPolicy

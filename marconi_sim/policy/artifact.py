@@ -14,25 +14,25 @@ from typing import Any
 
 import numpy as np
 
-from marconi_sim.core.artifact_blocks import (
+from marconi_sim.base.errors import UsageError, did_you_mean
+from marconi_sim.core.departures import ARTIFACT, PAPER, Departures
+from marconi_sim.core.index.requests import Index, Requests
+from marconi_sim.core.outcome import Outcome, new_outcome
+from marconi_sim.core.published.blocks import (
     BlockSetting,
     audit_artifact_blocks,
     new_artifact_blocks,
     replay_artifact_blocks,
 )
-from marconi_sim.core.artifact_radix import audit_artifact_radix, replay_artifact_radix
-from marconi_sim.core.artifact_tree import (
+from marconi_sim.core.published.radix import audit_artifact_radix, replay_artifact_radix
+from marconi_sim.core.published.tree import (
     ROUNDS,
     ArtifactTree,
     Setting,
     copy_artifact_tree,
     new_artifact_tree,
 )
-from marconi_sim.core.audit import COMPLAINTS, audit_request
-from marconi_sim.core.departures import ARTIFACT, PAPER, Departures
-from marconi_sim.core.outcome import Outcome, new_outcome
-from marconi_sim.core.requests import Index, Requests
-from marconi_sim.errors import UsageError, did_you_mean
+from marconi_sim.core.radix.audit import COMPLAINTS, audit_request
 from marconi_sim.model import Model, PaperModel
 from marconi_sim.policy.base import CheckError, Policy, Replayed
 from marconi_sim.policy.block import BlockPolicy

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from marconi_sim.base.errors import UsageError, UserError, did_you_mean
+from marconi_sim.core.index.requests import Index, Requests
 from marconi_sim.core.outcome import Outcome
-from marconi_sim.core.requests import Index, Requests
 from marconi_sim.core.shape import Shape
-from marconi_sim.errors import UsageError, UserError, did_you_mean
 from marconi_sim.policy.listener import Listener
 from marconi_sim.policy.parameter import Parameter
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-from marconi_sim.core.audit import COMPLAINTS, audit_request
-from marconi_sim.core.blocks import audit_blocks, new_block_cache, replay_blocks
+from marconi_sim.base.errors import UsageError
+from marconi_sim.core.blocks.replay import audit_blocks, new_block_cache, replay_blocks
+from marconi_sim.core.index.requests import Index, Requests
 from marconi_sim.core.outcome import new_outcome
-from marconi_sim.core.requests import Index, Requests
+from marconi_sim.core.radix.audit import COMPLAINTS, audit_request
 from marconi_sim.core.shape import Shape
-from marconi_sim.errors import UsageError
 from marconi_sim.policy.base import CheckError, Policy, Replayed
 from marconi_sim.policy.listener import Listener
 from marconi_sim.policy.parameter import Parameter

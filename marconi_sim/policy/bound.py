@@ -7,14 +7,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from marconi_sim.core.audit import COMPLAINTS, audit_request
+from marconi_sim.base.errors import UsageError
 from marconi_sim.core.bounds import replay_bound
-from marconi_sim.core.index import ROOT
+from marconi_sim.core.index.build import ROOT
+from marconi_sim.core.index.requests import Index, Requests
+from marconi_sim.core.index.seen import SEEN
 from marconi_sim.core.outcome import new_outcome
-from marconi_sim.core.requests import Index, Requests
-from marconi_sim.core.seen import SEEN
+from marconi_sim.core.radix.audit import COMPLAINTS, audit_request
 from marconi_sim.core.shape import Shape
-from marconi_sim.errors import UsageError
 from marconi_sim.policy.base import CheckError, Policy, Replayed
 from marconi_sim.policy.listener import Listener
 

@@ -28,7 +28,7 @@ class Listener(Protocol):
 
         Args:
             request: number of the request.
-            events: int32 (events, 3): kind, node, other node, in order; see `marconi_sim.core.events`. Only valid
+            events: int32 (events, 3): kind, node, other node, see `marconi_sim.core.radix.journal`. Only valid
                 during the call.
             bytes_held: of the cache afterwards.
         """

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from marconi_sim import catalogue
-from marconi_sim.errors import UserError
-from marconi_sim.files import readable_file
+from marconi_sim.base import catalogue
+from marconi_sim.base.errors import UserError
+from marconi_sim.base.files import readable_file
 from marconi_sim.policy.base import Policy
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from marconi_sim.errors import UsageError
+from marconi_sim.base.errors import UsageError
 
 _WHOLE_BELOW = 2**53  # beyond, a float64 does not tell neighbours apart
 

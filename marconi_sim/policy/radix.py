@@ -9,17 +9,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from marconi_sim.core.evict import no_value, recency_only
+from marconi_sim.base.errors import UsageError, UserError
+from marconi_sim.core.index.requests import Index, Requests
 from marconi_sim.core.outcome import EVICTIONS, new_outcome
 from marconi_sim.core.params import make_params
-from marconi_sim.core.radix import (
+from marconi_sim.core.radix.cache import (
     Rules,
     new_radix_cache,
 )
-from marconi_sim.core.replay_radix import UNLIMITED
-from marconi_sim.core.requests import Index, Requests
+from marconi_sim.core.radix.evict import no_value, recency_only
+from marconi_sim.core.radix.replay import UNLIMITED
 from marconi_sim.core.shape import Shape
-from marconi_sim.errors import UsageError, UserError
 from marconi_sim.policy.base import Policy, Replayed
 from marconi_sim.policy.listener import Listener
 from marconi_sim.policy.parameter import Parameter
@@ -40,7 +40,7 @@ class RadixPolicy(Policy):
         bootstrap_grid: parameter -> the values that are tried where the user says `bootstrap`. Such a policy has a
             parameter `multiplier` too.
 
-    A policy's arithmetic is two jitted functions, `value` and `score`; see `marconi_sim.core.evict.Hooks`.
+    A policy's arithmetic is two jitted functions, `value` and `score`; see `marconi_sim.core.radix.evict.Hooks`.
     """
 
     admits: ClassVar[tuple[str, ...]] = ("branch_point", "sequence_end")

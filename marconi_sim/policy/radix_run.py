@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba.core.errors import NumbaError
 
-from marconi_sim.core.audit import COMPLAINTS, audit_radix, audit_request
-from marconi_sim.core.evict import Hooks
-from marconi_sim.core.index import NONE
+from marconi_sim.base.errors import UserError
+from marconi_sim.core.index.build import NONE
+from marconi_sim.core.index.requests import Index, Requests
 from marconi_sim.core.outcome import EVICTIONS, KV_TOKENS, STATES, Outcome, new_outcome
 from marconi_sim.core.params import make_params
-from marconi_sim.core.radix import NOT_A_NUMBER, RadixCache, Rules, copy_radix_cache
-from marconi_sim.core.replay_radix import (
+from marconi_sim.core.radix.audit import COMPLAINTS, audit_radix, audit_request
+from marconi_sim.core.radix.cache import NOT_A_NUMBER, RadixCache, Rules, copy_radix_cache
+from marconi_sim.core.radix.evict import Hooks
+from marconi_sim.core.radix.replay import (
     UNLIMITED,
     begin_request,
     finish_request,
     replay_radix,
     replay_unlimited,
 )
-from marconi_sim.core.requests import Index, Requests
 from marconi_sim.core.shape import Shape
-from marconi_sim.errors import UserError
 from marconi_sim.policy.base import CheckError
 from marconi_sim.policy.listener import Listener
 

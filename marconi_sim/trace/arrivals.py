@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from marconi_sim.base.errors import UsageError
 from marconi_sim.core.clock import add_up
-from marconi_sim.errors import UsageError
-from marconi_sim.trace.compiled import Trace
+from marconi_sim.trace.compiled.trace import Trace
 
 STARTS = ("native", "fixed")
 GAPS = ("native", "response-time", "typing")

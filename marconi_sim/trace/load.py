@@ -9,19 +9,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from marconi_sim import catalogue
-from marconi_sim.errors import UsageError
-from marconi_sim.notices import notice
-from marconi_sim.trace import compiled
+from marconi_sim.base import catalogue
+from marconi_sim.base.errors import UsageError
+from marconi_sim.base.notices import notice
 from marconi_sim.trace.arrivals import (
     Arrivals,
     arrival_times,
     default_arrivals,
     retimed,
 )
-from marconi_sim.trace.compiled import Trace
-from marconi_sim.trace.formats import ImportOptions, detect_format, format_named
-from marconi_sim.trace.importing import compile_source
+from marconi_sim.trace.compiled import trace as compiled
+from marconi_sim.trace.compiled.trace import Trace
+from marconi_sim.trace.importing.compile_source import compile_source
+from marconi_sim.trace.importing.formats import ImportOptions, detect_format, format_named
 from marconi_sim.trace.recipe import Recipe, load_recipe
 
 # Formats whose requests follow from the file alone; the others need choices, which `trace import`
@@ -193,7 +193,7 @@ def load_trace(
             seconds.
         seed: of those draws.
         search: folders of the user that are laid out like the catalogue, see
-            `marconi_sim.catalogue`.
+            `marconi_sim.base.catalogue`.
 
     Raises:
         UsageError: an unknown name, a format that has to be imported first, or a parameter out of

@@ -32,11 +32,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from marconi_sim.errors import UsageError, UserError
-from marconi_sim.toml_document import Document
+from marconi_sim.base.errors import UsageError, UserError
+from marconi_sim.base.toml_document import Document
+from marconi_sim.base.units import parse_bytes
 from marconi_sim.trace.arrivals import Arrivals
-from marconi_sim.trace.formats import ImportOptions
-from marconi_sim.units import parse_bytes
+from marconi_sim.trace.importing.formats import ImportOptions
 
 _TEXTS = ("title", "description", "data", "source", "licence", "capacity")
 _TABLES = ("arrivals", "policy_defaults", "build")
@@ -50,7 +50,7 @@ class Build:
     Attributes:
         format: the name of the source's format.
         source_file, source_sha256: name and hash of the source.
-        tokenizer: identity of the tokenizer, see `marconi_sim.trace.tokenizers`; None for a source
+        tokenizer: identity of the tokenizer, see `marconi_sim.trace.importing.tokenizers`; None for a source
             of tokens.
         options: the other options, as `ImportOptions` fields.
     """

@@ -13,9 +13,9 @@ from marconi_sim.adapters.exactness import EXACT, NOTICED, strict_float64
 from marconi_sim.adapters.families import FAMILIES
 from marconi_sim.adapters.load import model_of, open_backend
 from marconi_sim.policy.base import Policy
-from marconi_sim.simulation import choose_policy
+from marconi_sim.simulation.simulate import choose_policy
+from marconi_sim.trace.export.reduce import reduce_workload
 from marconi_sim.trace.load import Workload, load_trace
-from marconi_sim.trace.reduce import reduce_workload
 from marconi_sim.validation.mistakes import OneTokenOff, WrongPrefix
 from marconi_sim.validation.replaying import replay_on_model, unbounded_bytes
 

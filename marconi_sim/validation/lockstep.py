@@ -12,9 +12,9 @@ from marconi_sim.adapters.backend import Backend
 from marconi_sim.adapters.torch import TorchCache
 from marconi_sim.model import Model
 from marconi_sim.policy.base import Policy
-from marconi_sim.result import Result
-from marconi_sim.simulation import replay_inputs, replay_workload
-from marconi_sim.trace.drawn_tokens import Tokens
+from marconi_sim.simulation.result import Result
+from marconi_sim.simulation.simulate import replay_inputs, replay_workload
+from marconi_sim.trace.export.drawn_tokens import Tokens
 from marconi_sim.trace.load import Workload
 from marconi_sim.validation.replaying import OnModel, on_model
 

@@ -16,16 +16,16 @@ from marconi_sim import __version__
 from marconi_sim.adapters.backend import Backend
 from marconi_sim.adapters.load import model_of, open_backend
 from marconi_sim.adapters.memory import check_cache, running_out_told
-from marconi_sim.errors import UsageError
+from marconi_sim.base.errors import UsageError
+from marconi_sim.base.units import format_bytes, parse_bytes
 from marconi_sim.figures.foot import foot_of_traces
 from marconi_sim.latency.profile import write_profile
 from marconi_sim.model import Model
 from marconi_sim.policy.base import Policy
-from marconi_sim.result import write_table
-from marconi_sim.simulation import choose_policy
+from marconi_sim.simulation.result import write_table
+from marconi_sim.simulation.simulate import choose_policy
+from marconi_sim.trace.export.reduce import reduce_workload
 from marconi_sim.trace.load import Workload, load_trace
-from marconi_sim.trace.reduce import reduce_workload
-from marconi_sim.units import format_bytes, parse_bytes
 from marconi_sim.validation.lockstep import replay_in_lockstep
 from marconi_sim.validation.plot import plot_validation
 from marconi_sim.validation.replaying import unbounded_bytes

@@ -9,13 +9,13 @@ import pandas as pd
 
 from marconi_sim.adapters.backend import Backend
 from marconi_sim.adapters.torch import TorchCache
-from marconi_sim.core.events import KINDS
-from marconi_sim.errors import UserError
+from marconi_sim.base.errors import UserError
+from marconi_sim.core.radix.journal import KINDS
 from marconi_sim.model import Model
 from marconi_sim.policy.base import Policy
-from marconi_sim.result import Result
-from marconi_sim.simulation import replay_inputs, replay_workload, simulate
-from marconi_sim.trace.drawn_tokens import Tokens
+from marconi_sim.simulation.result import Result
+from marconi_sim.simulation.simulate import replay_inputs, replay_workload, simulate
+from marconi_sim.trace.export.drawn_tokens import Tokens
 from marconi_sim.trace.load import Workload
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from marconi_sim.adapters.exactness import EXACT, NOTICED
-from marconi_sim.units import format_bytes
+from marconi_sim.base.units import format_bytes
 from marconi_sim.validation.exact import Exactness, Setting
 from marconi_sim.validation.ttft import CLOCKS
 

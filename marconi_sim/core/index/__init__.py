@@ -1,0 +1,1 @@
+"""The prefix index, and what a replay reads of it."""

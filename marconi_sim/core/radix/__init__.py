@@ -1,0 +1,1 @@
+"""The radix-tree cache: its steps, its journal and its replay."""

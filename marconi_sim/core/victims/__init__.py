@@ -1,0 +1,1 @@
+"""The search for the entry that goes next."""

@@ -1,0 +1,1 @@
+"""A replay from its arguments to its result."""

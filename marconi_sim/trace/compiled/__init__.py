@@ -1,0 +1,1 @@
+"""A trace in its compiled form, and how requests become one."""

@@ -1,0 +1,1 @@
+"""What a trace holds, in numbers and as a picture."""

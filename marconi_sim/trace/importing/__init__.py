@@ -1,0 +1,1 @@
+"""From other people's logs to requests."""

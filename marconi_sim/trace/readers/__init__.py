@@ -1,1 +1,0 @@
-"""One module per format; each describes itself in a constant `FORMAT` (see `marconi_sim.trace.formats`)."""
