@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from marconi_sim.policy.load import load_policy
     from marconi_sim.simulation.result import Result
     from marconi_sim.simulation.simulate import simulate
-    from marconi_sim.sweep.run import sweep
+    from marconi_sim.sweeps.run import sweep
     from marconi_sim.trace.load import Workload, load_trace
 
 __version__ = "0.1.0"
@@ -36,7 +36,7 @@ _PUBLIC = {
     "load_trace": "marconi_sim.trace.load",
     "read_config": "marconi_sim.model",
     "simulate": "marconi_sim.simulation.simulate",
-    "sweep": "marconi_sim.sweep.run",
+    "sweep": "marconi_sim.sweeps.run",
     "vary": "marconi_sim.model",
 }
 

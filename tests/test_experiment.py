@@ -12,8 +12,8 @@ import pytest
 from marconi_sim.base import catalogue
 from marconi_sim.base.columns import METRICS, SETTINGS
 from marconi_sim.base.errors import UsageError, UserError
-from marconi_sim.sweep.experiment import load_experiment
-from marconi_sim.sweep.plan import make_plan, working_set_fraction
+from marconi_sim.sweeps.experiment import load_experiment
+from marconi_sim.sweeps.plan import make_plan, working_set_fraction
 
 TEXT = '''# A comment.
 title = "A title"
@@ -275,7 +275,7 @@ def test_capacities_may_be_fractions_of_the_working_set() -> None:
 
 def test_reading_experiments_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from marconi_sim.sweep.experiment import load_experiment; load_experiment('fig07');"
+        "import sys; from marconi_sim.sweeps.experiment import load_experiment; load_experiment('fig07');"
         "print({'numpy', 'numba', 'pandas', 'pyarrow'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

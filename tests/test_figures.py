@@ -39,7 +39,7 @@ from marconi_sim.figures.spec import FIGURE_KINDS
 from marconi_sim.figures.style import looks
 from marconi_sim.latency.table import load_latency
 from marconi_sim.model import load_model
-from marconi_sim.sweep.experiment import Experiment, load_experiment
+from marconi_sim.sweeps.experiment import Experiment, load_experiment
 
 TEXT = """
 title = "Small"

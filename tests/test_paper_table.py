@@ -15,7 +15,7 @@ from marconi_sim.paper import of_models
 from marconi_sim.paper.of_sweeps import by_label
 from marconi_sim.paper.table import Line, lines, markdown, measured, write_into
 from marconi_sim.paper.text import change, points
-from marconi_sim.sweep.experiment import load_experiment
+from marconi_sim.sweeps.experiment import load_experiment
 
 FIGURES = (
     "3a",

@@ -24,17 +24,17 @@ import marconi_sim as ms
 from marconi_sim.base.columns import METRICS
 from marconi_sim.base.errors import UsageError, UserError
 from marconi_sim.core.radix.replay import replay_radix
-from marconi_sim.sweep import run as sweeping
-from marconi_sim.sweep.experiment import load_experiment
-from marconi_sim.sweep.file import (
+from marconi_sim.sweeps import run as sweeping
+from marconi_sim.sweeps.experiment import load_experiment
+from marconi_sim.sweeps.file import (
     best_in_hindsight,
     finished_results,
     make_table,
     read_sweep,
     sweep_facts,
 )
-from marconi_sim.sweep.journal import journal_path, open_journal, parse
-from marconi_sim.sweep.plan import Plan, make_plan
+from marconi_sim.sweeps.journal import journal_path, open_journal, parse
+from marconi_sim.sweeps.plan import Plan, make_plan
 
 # Files and processes: the replays themselves have an interpreted run elsewhere.
 pytestmark = pytest.mark.compiled

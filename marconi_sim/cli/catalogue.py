@@ -38,7 +38,7 @@ def _model(path: Path) -> dict[str, Any]:
 
 
 def _experiment(path: Path) -> dict[str, Any]:
-    from marconi_sim.sweep.experiment import load_experiment
+    from marconi_sim.sweeps.experiment import load_experiment
 
     return {"what": load_experiment(path).title}
 

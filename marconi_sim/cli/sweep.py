@@ -14,7 +14,7 @@ from marconi_sim.cli.output import policies_at_work, print_json
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from marconi_sim.sweep.plan import Plan
+    from marconi_sim.sweeps.plan import Plan
 
 
 @click.command("sweep")
@@ -74,14 +74,14 @@ def sweep_command(
         raise UsageError(f"--jobs {jobs}: has no effect with --backend dask, the cluster decides")
     from marconi_sim.base.files import check_table
     from marconi_sim.base.progress import status
-    from marconi_sim.sweep.experiment import load_experiment
+    from marconi_sim.sweeps.experiment import load_experiment
 
     loaded = load_experiment(experiment, search)
     target = out or Path(f"{loaded.name}.parquet")
     check_table(target)
     with policies_at_work(), status("reading traces and policies"):
-        from marconi_sim.sweep.plan import make_plan
-        from marconi_sim.sweep.run import default_requests_dir, run_plan
+        from marconi_sim.sweeps.plan import make_plan
+        from marconi_sim.sweeps.run import default_requests_dir, run_plan
 
         plan = make_plan(loaded, search)
     if requests_dir is None and loaded.requests:
@@ -123,8 +123,8 @@ def sweep_command(
 def _print_plan(
     plan: Plan, out: Path, requests_dir: Path | None, resume: bool, as_json: bool
 ) -> None:
-    from marconi_sim.sweep.journal import finished_in_journal
-    from marconi_sim.sweep.run import earlier_results, remaining
+    from marconi_sim.sweeps.journal import finished_in_journal
+    from marconi_sim.sweeps.run import earlier_results, remaining
 
     finished = earlier_results(out) | finished_in_journal(out) if resume else {}
     missing = {run.key for run in remaining(plan, finished, requests_dir)}

@@ -26,9 +26,9 @@ from marconi_sim.figures.page import page
 from marconi_sim.figures.rows import Rows, shown_rows
 from marconi_sim.figures.spec import FIGURE_KINDS, Figure
 from marconi_sim.model import Model, load_model, vary
-from marconi_sim.sweep.experiment import Experiment, load_experiment
-from marconi_sim.sweep.plan import make_plan
-from marconi_sim.sweep.run import default_requests_dir, run_plan
+from marconi_sim.sweeps.experiment import Experiment, load_experiment
+from marconi_sim.sweeps.plan import make_plan
+from marconi_sim.sweeps.run import default_requests_dir, run_plan
 from marconi_sim.trace.load import Workload, load_trace
 
 _OF_RUNS = {

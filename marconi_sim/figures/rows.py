@@ -15,10 +15,10 @@ from marconi_sim.base.columns import TTFT
 from marconi_sim.base.errors import UserError
 from marconi_sim.figures.spec import Figure
 from marconi_sim.latency.table import load_latency
-from marconi_sim.sweep.experiment import Experiment
-from marconi_sim.sweep.file import sweep_facts
-from marconi_sim.sweep.plan import Plan
-from marconi_sim.sweep.run import Swept
+from marconi_sim.sweeps.experiment import Experiment
+from marconi_sim.sweeps.file import sweep_facts
+from marconi_sim.sweeps.plan import Plan
+from marconi_sim.sweeps.run import Swept
 
 
 @dataclass(frozen=True)

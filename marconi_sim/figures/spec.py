@@ -50,7 +50,7 @@ _FIGURE_KEYS = (*_FIGURE_TEXTS, "series", "percentile")
 
 @dataclass(frozen=True)
 class Figure:
-    """A table [[figures]], checked; `marconi_sim.sweep.experiment` shows one.
+    """A table [[figures]], checked; `marconi_sim.sweeps.experiment` shows one.
 
     Attributes:
         name: stem of the image's file.

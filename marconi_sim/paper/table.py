@@ -13,7 +13,7 @@ from marconi_sim.base.files import readable_file, whole_file
 from marconi_sim.figures.making import models_of, run_experiment, workloads_of
 from marconi_sim.figures.spec import FIGURE_KINDS
 from marconi_sim.paper import of_models, of_reasons, of_requests, of_sweeps
-from marconi_sim.sweep.experiment import load_experiment
+from marconi_sim.sweeps.experiment import load_experiment
 
 NUMBERS = Path(__file__).parent / "numbers.toml"
 _MARKS = re.compile(r"(<!-- paper -->\n).*?(<!-- /paper -->)", re.DOTALL)

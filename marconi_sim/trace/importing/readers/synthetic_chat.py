@@ -11,7 +11,7 @@
     user = { median = 30, between = 0.8, within = 1.0, largest = 4096 }
     answer = { median = 200, between = 0.6, within = 1.1, largest = 4096 }
 
-Every key is needed; `marconi_sim.trace.importing.synthetic` says what they mean.
+Every key is needed; `marconi_sim.trace.synthetic` says what they mean.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from marconi_sim.base.errors import UserError, did_you_mean
 from marconi_sim.base.files import readable_file
 from marconi_sim.trace.compiled.build import Request
 from marconi_sim.trace.importing.formats import Format, ImportOptions
-from marconi_sim.trace.importing.synthetic import ChatParameters, LogNormal, chats
+from marconi_sim.trace.synthetic import ChatParameters, LogNormal, chats
 
 _KIND = "synthetic chat"
 

@@ -18,8 +18,8 @@ from marconi_sim.model import Model
 from marconi_sim.policy.base import Policy
 from marconi_sim.policy.load import load_policy
 from marconi_sim.simulation.simulate import replay_workload
-from marconi_sim.sweep.journal import Results
-from marconi_sim.sweep.plan import (
+from marconi_sim.sweeps.journal import Results
+from marconi_sim.sweeps.plan import (
     WORKING_SET_POLICY,
     Configuration,
     Run,

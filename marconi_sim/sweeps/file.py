@@ -19,8 +19,8 @@ from marconi_sim.base.columns import IDENTITY, METRICS, SETTINGS
 from marconi_sim.base.errors import UserError
 from marconi_sim.base.files import readable_file
 from marconi_sim.simulation.result import write_table
-from marconi_sim.sweep.journal import Results
-from marconi_sim.sweep.plan import Plan
+from marconi_sim.sweeps.journal import Results
+from marconi_sim.sweeps.plan import Plan
 
 FORMAT = "marconi-sim sweep"
 _KEY = b"marconi_sim"

@@ -25,11 +25,11 @@ from marconi_sim.base.notices import notice
 from marconi_sim.base.progress import progress, status
 from marconi_sim.core.radix.replay import UNLIMITED
 from marconi_sim.simulation.simulate import replay_workload
-from marconi_sim.sweep.experiment import load_experiment
-from marconi_sim.sweep.file import finished_results, make_table, read_sweep, write_sweep
-from marconi_sim.sweep.journal import Journal, Results, journal_path, open_journal
-from marconi_sim.sweep.plan import Plan, Run, make_plan
-from marconi_sim.sweep.worker import Chunk, Failure, policy_class, requests_file, run_chunk
+from marconi_sim.sweeps.experiment import load_experiment
+from marconi_sim.sweeps.file import finished_results, make_table, read_sweep, write_sweep
+from marconi_sim.sweeps.journal import Journal, Results, journal_path, open_journal
+from marconi_sim.sweeps.plan import Plan, Run, make_plan
+from marconi_sim.sweeps.worker import Chunk, Failure, policy_class, requests_file, run_chunk
 from marconi_sim.trace.load import schedule
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def sweep(
     """Run every combination of an experiment; return one row per run.
 
     Args:
-        experiment: a name in the catalogue, or the path of a `.toml` file; see `marconi_sim.sweep.experiment`.
+        experiment: a name in the catalogue, or the path of a `.toml` file; see `marconi_sim.sweeps.experiment`.
         out: file for the rows (Parquet); default none. The same experiment gives the same bytes, however it is run.
         jobs: worker processes, at least 1; default one per core.
         scheduler: address of a Dask scheduler, e.g. `tcp://host:8786`: run on its workers instead, which need the same

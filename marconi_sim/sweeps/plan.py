@@ -26,7 +26,7 @@ from marconi_sim.core.departures import PAPER
 from marconi_sim.model import Model, load_model, vary
 from marconi_sim.policy.base import Policy
 from marconi_sim.policy.load import load_policy, recipe_params
-from marconi_sim.sweep.experiment import Experiment, Grid, PolicyGrid
+from marconi_sim.sweeps.experiment import Experiment, Grid, PolicyGrid
 from marconi_sim.trace.arrivals import Arrivals, default_arrivals, retimed
 from marconi_sim.trace.load import Workload, open_trace, schedule
 
