@@ -21,9 +21,9 @@ from marconi_sim.trace.importing.compile_source import build_trace
 from marconi_sim.trace.importing.formats import ImportOptions, detect_format, format_named
 from marconi_sim.trace.importing.readers import lmsys
 from marconi_sim.trace.importing.readers.synthetic_chat import load_parameters
-from marconi_sim.trace.synthetic import chats
 from marconi_sim.trace.load import load_trace
 from marconi_sim.trace.recipe import load_recipe
+from marconi_sim.trace.synthetic import chats
 
 PARAMETERS = catalogue.shipped() / "traces" / "synthetic" / "lmsys-parameters.toml"
 
