@@ -18,6 +18,9 @@ class AnyPolicy(RadixPolicy):
     alpha = Parameter(0.0, "weight of the value in marconi's score", low=0.0)
     value_kind = Parameter(0, "position in VALUES, -1: none", low=-1, integer=True)
     score_kind = Parameter(0, "position in SCORES", low=0, integer=True)
+    interval = Parameter(1, "tokens between checkpoints", low=1, integer=True)
+    chunk = Parameter(1, "tokens of a chunk", low=1, integer=True)
+    grid = Parameter(1, "tokens that positions are rounded to", low=1, integer=True)
 
     @staticmethod
     @kernel
@@ -54,4 +57,5 @@ def policy_for(variant: dict[str, Any], clock: str) -> AnyPolicy:
         alpha=variant["alpha"],
         value_kind=-1 if no_value else VALUES.index(value),
         score_kind=SCORES.index(score),
+        **{name: variant[name] for name in ("interval", "chunk", "grid") if name in variant},
     )

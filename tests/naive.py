@@ -174,7 +174,12 @@ class RadixCache:
         policy: `sglang+` or `marconi`; sets the other arguments, each of which can be replaced.
         alpha: weight of the value in marconi's score.
         admits: which positions of a sequence get a state: `branch_point`, `input_end`,
-            `sequence_end`.
+            `sequence_end`, `interval`, `chunk_end`.
+        interval: tokens; with `interval` every multiple of it gets one, beyond what was reused.
+        chunk: tokens; with `chunk_end` the ends of chunks get one, in which the rest of the input
+            is computed after what was reused.
+        grid: tokens; positions other than multiples of the interval are rounded down to it, and
+            are none if they fall below what was reused.
         evicts: which nodes can be victims: `leaves` or those with `at_most_one_child`.
         touches: what is touched beside new states: the `reused_node` by a look-up, or the whole
             `path` by look-ups and insertions.
@@ -193,6 +198,9 @@ class RadixCache:
         *,
         alpha: float = 0.0,
         admits: Iterable[str] = ("branch_point", "sequence_end"),
+        interval: int = 0,
+        chunk: int = 0,
+        grid: int = 1,
         evicts: str | None = None,
         touches: str | None = None,
         value: Callable[[Entry], float] | None = None,
@@ -204,6 +212,9 @@ class RadixCache:
         self.shape = shape
         self.alpha = alpha
         self.admits = frozenset(admits)
+        self.interval = interval
+        self.chunk = chunk
+        self.grid = grid
         self.evicts = evicts or ("at_most_one_child" if marconi else "leaves")
         self.touches = touches or ("reused_node" if marconi else "path")
         self._value = value or (flops_per_byte if marconi else None)
@@ -264,6 +275,27 @@ class RadixCache:
             input_end=len(tokens),
         )
 
+    def _positions(self, tokens: Tokens, found: LookUp) -> set[int]:
+        """Return the depths of a sequence that get a state."""
+        ends = set()
+        if "branch_point" in self.admits and found.branch_point is not None:
+            ends.add(found.branch_point)
+        if "input_end" in self.admits:
+            ends.add(found.input_end)
+        if "sequence_end" in self.admits:
+            ends.add(len(tokens))
+        positions = {end // self.grid * self.grid for end in ends}
+        positions = {position for position in positions if position >= found.reused}
+        for position in range(found.reused + 1, len(tokens) + 1):
+            if "interval" in self.admits and position % self.interval == 0:
+                positions.add(position)
+            computed = position - found.reused
+            if "chunk_end" in self.admits and computed % self.chunk == 0:
+                rounded = position // self.grid * self.grid
+                if position <= found.input_end and rounded > found.reused:
+                    positions.add(rounded)
+        return positions - {0}
+
     def insert(self, tokens: Tokens, found: LookUp, now: float | None = None) -> set[int] | None:
         """Insert a sequence; return the depths that were given a state, None if bypassed."""
         self.clock += 1
@@ -273,15 +305,7 @@ class RadixCache:
             return None
         self._insertions += 1
 
-        checkpoints = set()
-        if "branch_point" in self.admits and found.branch_point is not None:
-            checkpoints.add(found.branch_point)
-        if "input_end" in self.admits:
-            checkpoints.add(found.input_end)
-        if "sequence_end" in self.admits:
-            checkpoints.add(len(tokens))
-        checkpoints.discard(0)
-
+        checkpoints = self._positions(tokens, found)
         path, matched = self._walk(tokens)
         if matched < len(tokens):
             parent = self._node_at(tokens, matched, time)
@@ -408,11 +432,13 @@ class RadixCache:
             (d for d in range(found.reused + 1, found.matched + 1) if tokens[:d] in history.states),
             default=found.reused,
         )
+        on_grid = max(once_state, found.matched // self.grid * self.grid)
         return {
             "cold": len(tokens) - seen,
             "not_admitted": seen - once_resident,
             "kv_evicted": once_resident - found.matched,
-            "no_checkpoint": found.matched - once_state,
+            "grid": found.matched - on_grid,
+            "no_checkpoint": on_grid - once_state,
             "state_evicted": once_state - found.reused,
         }
 
@@ -430,7 +456,7 @@ class RadixCache:
             assert node.parent.children[node.edge[0]] is node
             assert node.depth == node.parent.depth + len(node.edge)
             if not node.state:
-                leaf_allowed = "sequence_end" not in self.admits
+                leaf_allowed = "sequence_end" not in self.admits or self.grid > 1
                 assert len(node.children) >= 2 or (leaf_allowed and not node.children)
 
 

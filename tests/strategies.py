@@ -62,7 +62,11 @@ def _build_variant(integer: Integer) -> dict[str, Any]:
         "alpha": one_of(0.0, 0.1, 0.5, 1.0, 2.0, 10.0),
         "admits": tuple(
             place for place in ("branch_point", "input_end", "sequence_end") if integer(0, 2) > 0
-        ),
+        )
+        + tuple(place for place in ("interval", "chunk_end") if integer(0, 2) == 2),
+        "interval": one_of(1, 2, 3, 7),
+        "chunk": one_of(1, 2, 3, 7),
+        "grid": one_of(1, 1, 1, 2, 3, 5),
         "evicts": one_of("at_most_one_child", "leaves"),
         "touches": one_of("reused_node", "path"),
         "value": VALUES[one_of(*VALUES)],

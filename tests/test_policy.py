@@ -251,12 +251,10 @@ def test_check_finds_a_time_that_the_order_does_not_have():
 
 def test_check_finds_too_many_bytes():
     run = started()
-    recount = np.empty((2, run.index.parent.size), np.int32)
-    rules = run.policy.kernel_rules()
-    codes = [
-        audit_radix(run.index, run.cache, run.shape, rules, limit, *recount)
-        for limit in (run.capacity, 1)
-    ]
+    recount = np.empty((2, run.cache.prefix_index.parent.size), np.int32)
+    small = run.cache.budget._replace(together=1)
+    caches = (run.cache, run.cache._replace(budget=small))
+    codes = [audit_radix(cache, *recount) for cache in caches]
     assert [COMPLAINTS[code] for code in codes] == ["", "the cache holds more than its capacity"]
 
 

@@ -8,17 +8,22 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from marconi_sim.base.errors import UsageError, UserError
 from marconi_sim.core.index.requests import Index, Requests
 from marconi_sim.core.outcome import EVICTIONS, new_outcome
 from marconi_sim.core.params import make_params
 from marconi_sim.core.radix.cache import (
+    NOWHERE_ELSE,
+    UNLIMITED,
+    Budget,
+    Positions,
     Rules,
     new_radix_cache,
 )
 from marconi_sim.core.radix.evict import no_value, recency_only
-from marconi_sim.core.radix.replay import UNLIMITED
+from marconi_sim.core.radix.plan import plan_checkpoints, plan_nothing
 from marconi_sim.core.shape import Shape
 from marconi_sim.policy.base import Policy, Replayed
 from marconi_sim.policy.listener import Listener
@@ -26,13 +31,33 @@ from marconi_sim.policy.parameter import Parameter
 from marconi_sim.policy.radix_run import RadixRun
 
 BOOTSTRAP = "bootstrap"
+# Places of checkpoints that lie at nodes of the prefix index, and those that lie anywhere: place -> its parameter.
+_AT_NODES = ("branch_point", "input_end", "sequence_end")
+_PERIODIC = {"interval": "interval", "chunk_end": "chunk"}
+
+
+def _most_positions(
+    positions: Positions, inputs: NDArray[np.int32], sequences: NDArray[np.int32]
+) -> NDArray[np.int64]:
+    """Return how many checkpoints requests of so many tokens can plan at most, (requests,)."""
+    most = np.zeros(inputs.size, np.int64)
+    most += positions.branch_point + positions.input_end + positions.sequence_end
+    if positions.interval:
+        most += sequences // positions.interval
+    if positions.chunk:
+        most += inputs // positions.chunk
+    return most
 
 
 class RadixPolicy(Policy):
     """Base of the radix-tree policies. A policy overrides what it needs; the defaults are `marconi` without its score.
 
     Class attributes:
-        admits: where a state is checkpointed, among `branch_point`, `input_end` and `sequence_end`.
+        admits: where a state is checkpointed, among `branch_point`, `input_end`, `sequence_end`, `interval` (every so
+            many tokens from the start of the sequence) and `chunk_end` (the ends of chunks in which what was not reused
+            of the input is computed). A policy with `interval` has a parameter `interval`, tokens; one with `chunk_end`
+            a parameter `chunk`, tokens. A policy with a parameter `grid`, tokens, has every position but the interval's
+            rounded down to a multiple of it.
         evicts: `leaves`, or `at_most_one_child`: a node in the middle of a path may go too, its child inherits its KV.
         touches: `reused_node` or `path`: whose time a look-up and an insertion refresh.
         normalised: whether recency and value reach `score` min-max normalised over the entries that may be evicted.
@@ -60,9 +85,18 @@ class RadixPolicy(Policy):
     score: Callable[..., float] = staticmethod(recency_only)
 
     def __init_subclass__(cls) -> None:
-        places = {"branch_point", "input_end", "sequence_end"}
+        places = {*_AT_NODES, *_PERIODIC}
         if not set(cls.admits) <= places:
             raise TypeError(f"{cls.__name__}.admits: {cls.admits}, allowed: {sorted(places)}")
+        declared = cls.parameters()
+        for place, name in _PERIODIC.items():
+            if place in cls.admits and name not in declared:
+                raise TypeError(
+                    f"{cls.__name__}.admits: {place} needs a parameter '{name}', tokens"
+                )
+        for name in ("interval", "chunk", "grid"):
+            if name in declared and not (declared[name].integer and declared[name].low >= 1):
+                raise TypeError(f"{cls.__name__}.{name}: must be a whole number of tokens, low=1")
         for attribute, allowed in (
             ("evicts", ("leaves", "at_most_one_child")),
             ("touches", ("reused_node", "path")),
@@ -92,12 +126,27 @@ class RadixPolicy(Policy):
             "capacity": "unlimited" if cls.unlimited else "as given",
         }
 
+    def _positions(self) -> Positions:
+        """Return where states lie beside those at nodes of the index, as the kernels take it."""
+        grid = int(self.params.get("grid", 1))
+        if grid == 1 and not any(place in self.admits for place in _PERIODIC):
+            return NOWHERE_ELSE
+        return Positions(
+            branch_point="branch_point" in self.admits and grid > 1,
+            input_end="input_end" in self.admits and grid > 1,
+            sequence_end="sequence_end" in self.admits and grid > 1,
+            interval=int(self.params["interval"]) if "interval" in self.admits else 0,
+            chunk=int(self.params["chunk"]) if "chunk_end" in self.admits else 0,
+            grid=grid,
+        )
+
     def kernel_rules(self) -> Rules:
         """Return the declarations as the kernels take them."""
+        exact = self._positions().grid == 1
         return Rules(
-            branch_point="branch_point" in self.admits,
-            input_end="input_end" in self.admits,
-            sequence_end="sequence_end" in self.admits,
+            branch_point="branch_point" in self.admits and exact,
+            input_end="input_end" in self.admits and exact,
+            sequence_end="sequence_end" in self.admits and exact,
             max_children=int(self.evicts == "at_most_one_child"),
             touch_path=self.touches == "path",
             normalised=self.normalised,
@@ -116,19 +165,35 @@ class RadixPolicy(Policy):
         tokens = int(
             index.depth.sum(dtype=np.int64) - index.depth[index.parent[1:]].sum(dtype=np.int64)
         )
+        positions = self._positions()
+        planned = _most_positions(
+            positions, index.depth[requests.input_node], index.depth[requests.end_node]
+        )
+        # A mark lies inside an edge: there are no more than tokens that are not at nodes.
+        marks = min(int(planned.sum(dtype=np.int64)), tokens - (nodes - 1))
+        most = int(planned.max(initial=0))
+        nodes += marks
+        rules = self.kernel_rules()
         if self.unlimited or shape.kv_bytes * tokens + shape.state_bytes * nodes <= capacity:
             capacity, entries = UNLIMITED, 0
-        elif "sequence_end" in self.admits and shape.state_bytes > 0:
+        elif rules.sequence_end and shape.state_bytes > 0:
             # Every leaf holds a state, and a node without one holds two branches together; while a sequence goes in
-            # there are up to three states too many.
-            entries = min(nodes, 2 * (capacity // shape.state_bytes + 4))
+            # there are up to three states too many, and those planned.
+            entries = min(nodes, 2 * (capacity // shape.state_bytes + 4 + most))
         else:
             entries = nodes
         if self.params["clock"] == "logical":
             requests = requests._replace(time=np.empty(0))
         outcome = new_outcome(requests.input_node.size)
-        cache = new_radix_cache(nodes, entries, outcome.totals, journal=listener is not None)
-        return RadixRun(self, index, requests, shape, capacity, check, cache, outcome, listener)
+        cache = new_radix_cache(
+            index, shape, rules, Budget(capacity, UNLIMITED, UNLIMITED), entries, outcome.totals,
+            positions=positions,
+            planner=plan_nothing if positions is NOWHERE_ELSE else plan_checkpoints,
+            marks=marks, planned=most, journal=listener is not None,
+        )  # fmt: skip
+        return RadixRun(
+            self.name, self.value, self.score, requests, check, cache, outcome, listener
+        )
 
     def _check_score(self, values: dict[str, float]) -> None:
         """Raise unless `score` is what the search for victims relies on.

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numba.core.errors import NumbaError
 
 from marconi_sim.base.errors import UserError
 from marconi_sim.core.index.build import NONE
-from marconi_sim.core.index.requests import Index, Requests
+from marconi_sim.core.index.requests import Requests
 from marconi_sim.core.outcome import EVICTIONS, KV_TOKENS, STATES, Outcome, new_outcome
 from marconi_sim.core.params import make_params
 from marconi_sim.core.radix.audit import COMPLAINTS, audit_radix, audit_request
-from marconi_sim.core.radix.cache import NOT_A_NUMBER, RadixCache, Rules, copy_radix_cache
-from marconi_sim.core.radix.evict import Hooks
-from marconi_sim.core.radix.replay import (
+from marconi_sim.core.radix.cache import (
+    DISAGREED,
+    NOT_A_NUMBER,
+    PLANNED,
     UNLIMITED,
+    RadixCache,
+    copy_radix_cache,
+)
+from marconi_sim.core.radix.evict import Hooks, by_search, by_search_and_scan
+from marconi_sim.core.radix.replay import (
     begin_request,
     finish_request,
     replay_radix,
     replay_unlimited,
 )
-from marconi_sim.core.shape import Shape
 from marconi_sim.policy.base import CheckError
 from marconi_sim.policy.listener import Listener
-
-if TYPE_CHECKING:
-    from marconi_sim.policy.radix import RadixPolicy
 
 
 def _cause(error: NumbaError) -> str:
@@ -41,15 +43,23 @@ def _cause(error: NumbaError) -> str:
     return f"{told[0] if told else lines[0]}{' ' + place.rstrip(':') if place else ''}"
 
 
+def _held(cache: RadixCache) -> int:
+    shape, totals = cache.shape, cache.totals
+    return int(shape.kv_bytes * totals[KV_TOKENS] + shape.state_bytes * totals[STATES])
+
+
 @dataclass
 class RadixRun:
-    """A cache in the middle of a replay; with a listener, which is told of each request."""
+    """A cache in the middle of a replay; with a listener, which is told of each request.
 
-    policy: RadixPolicy
-    index: Index
+    name, value, score: of the policy.
+    check: whether every invariant is checked after every request.
+    """
+
+    name: str
+    value: Callable[..., float]
+    score: Callable[..., float]
     requests: Requests
-    shape: Shape
-    capacity: int
     check: bool
     cache: RadixCache
     outcome: Outcome
@@ -61,86 +71,74 @@ class RadixRun:
         """Replay the requests [first, last) with these parameters; return the number of the next request."""
         if self.check:
             return self._advance_checked(first, last, values, until_eviction)
-        return self._advance(first, last, values, until_eviction, False)
+        return self._advance(first, last, values, until_eviction, by_search)
 
     def _tell(
-        self,
-        listener: Listener,
-        first: int,
-        last: int,
-        values: dict[str, float],
-        until_eviction: bool,
-        verify: bool,
-    ) -> tuple[int, bool]:
-        """Replay one request after the other, with the listener's part in between; return what `replay_radix` does."""
-        rules, totals = self.policy.kernel_rules(), self.cache.totals
-        params, hooks = make_params(values), Hooks(self.policy.value, self.policy.score)
-        agreed = True
+        self, listener: Listener, first: int, last: int, until_eviction: bool, hooks: Hooks
+    ) -> int:
+        """Replay one request after the other, with the listener's part in between."""
+        cache = self.cache
         for i in range(first, last):
-            evicted = totals[EVICTIONS]
-            _, reused, branch = begin_request(
-                self.index, self.cache, rules, self.requests, i, self.outcome
-            )
-            listener.looked_up(i, int(reused), self._checkpoints(rules, i, int(branch)))
-            agreed &= finish_request(
-                self.index, self.cache, self.shape, rules, self.capacity, self.requests, i, branch,
-                verify, params, hooks,
-            )  # fmt: skip
-            held = self.shape.kv_bytes * totals[KV_TOKENS] + self.shape.state_bytes * totals[STATES]
-            journal = self.cache.journal
-            listener.inserted(i, journal.events[: journal.used[0]], int(held))
-            if until_eviction and totals[EVICTIONS] > evicted:
-                return i + 1, agreed
-        return last, agreed
+            evicted = cache.totals[EVICTIONS]
+            found = begin_request(cache, self.requests, i, self.outcome)
+            listener.looked_up(i, int(found.reused), self._checkpoints(i, int(found.branch)))
+            finish_request(cache, self.requests, i, found.branch, hooks)
+            journal = cache.journal
+            listener.inserted(i, journal.events[: journal.used[0]], _held(cache))
+            if until_eviction and cache.totals[EVICTIONS] > evicted:
+                return i + 1
+        return last
 
-    def _checkpoints(self, rules: Rules, i: int, branch: int) -> tuple[int, ...]:
+    def _checkpoints(self, i: int, branch: int) -> tuple[int, ...]:
         """Return the nodes where request i wants states, deepest last."""
+        rules = self.cache.rules
         wanted = (
             (rules.branch_point and branch != NONE, branch),
             (rules.input_end, int(self.requests.input_node[i])),
             (rules.sequence_end, int(self.requests.end_node[i])),
         )
         nodes = {node for is_wanted, node in wanted if is_wanted}
-        return tuple(sorted(nodes, key=lambda node: int(self.index.depth[node])))
+        nodes |= set(self.cache.plan[: self.cache.sizes[PLANNED]].tolist())
+        return tuple(sorted(nodes, key=lambda node: int(self.cache.prefix_index.depth[node])))
 
     def _advance(
-        self, first: int, last: int, values: dict[str, float], until_eviction: bool, verify: bool
+        self,
+        first: int,
+        last: int,
+        values: dict[str, float],
+        until_eviction: bool,
+        find: Callable[..., tuple[int, float]],
     ) -> int:
-        rules = self.policy.kernel_rules()
-        if self.capacity == UNLIMITED and self.listener is None:
-            replay_unlimited(
-                self.index, self.cache, self.shape, rules, self.requests, first, last, self.outcome
-            )
-            return last
+        cache = self.cache
+        hooks = Hooks(self.value, self.score, find, make_params(values))
         try:
             if self.listener is not None:
-                done, agreed = self._tell(
-                    self.listener, first, last, values, until_eviction, verify
-                )
+                done = self._tell(self.listener, first, last, until_eviction, hooks)
+            elif cache.budget.together == UNLIMITED:
+                replay_unlimited(cache, self.requests, first, last, self.outcome)
+                return last
             else:
-                done, agreed = replay_radix(
-                    self.index, self.cache, self.shape, rules, self.capacity, self.requests,
-                    first, last, until_eviction, verify, self.outcome, make_params(values),
-                    Hooks(self.policy.value, self.policy.score),
-                )  # fmt: skip
+                done = replay_radix(
+                    cache, self.requests, first, last, until_eviction, self.outcome, hooks
+                )
         except NumbaError as error:
             raise UserError(
-                f"policy '{self.policy.name}': its value() or score() cannot be compiled ({_cause(error)});"
+                f"policy '{self.name}': its value() or score() cannot be compiled ({_cause(error)});"
                 " numba compiles both in nopython mode, and they allocate nothing"
             ) from error
         except ArithmeticError as error:
             raise UserError(
-                f"policy '{self.policy.name}': its value() or score() failed ({error}),"
+                f"policy '{self.name}': its value() or score() failed ({error}),"
                 f" after request {first} in processing order; mend the policy"
             ) from error
-        if self.cache.clock[NOT_A_NUMBER]:
+        if cache.clock[NOT_A_NUMBER]:
             raise UserError(
-                f"policy '{self.policy.name}': its value() or score() returned a number that is not finite,"
+                f"policy '{self.name}': its value() or score() returned a number that is not finite,"
                 f" between requests {first} and {done} in processing order; mend the policy"
             )
-        if not agreed:
+        if cache.clock[DISAGREED]:
             raise CheckError(
-                self.policy.name,
+                self.name,
                 first,
                 "the victim found is not the entry with the lowest score"
                 " (is score() a weighted sum of recency and value?)",
@@ -150,19 +148,18 @@ class RadixRun:
     def _advance_checked(
         self, first: int, last: int, values: dict[str, float], until_eviction: bool
     ) -> int:
-        rules = self.policy.kernel_rules()
-        recount = np.empty((2, self.index.parent.size), np.int32)
+        cache = self.cache
+        recount = np.empty((2, cache.prefix_index.parent.size), np.int32)
         for i in range(first, last):
-            evicted = self.cache.totals[EVICTIONS]
-            self._advance(i, i + 1, values, False, True)
-            length = int(self.index.depth[self.requests.input_node[i]])
+            evicted = cache.totals[EVICTIONS]
+            self._advance(i, i + 1, values, False, by_search_and_scan)
+            length = int(cache.prefix_index.depth[self.requests.input_node[i]])
             matched, reused = int(self.outcome.matched[i]), int(self.outcome.reused[i])
-            code = audit_request(length, matched, reused, self.outcome.missed[i]) or audit_radix(
-                self.index, self.cache, self.shape, rules, self.capacity, *recount
-            )
+            code = audit_request(length, matched, reused, self.outcome.missed[i])
+            code = code or audit_radix(cache, *recount)
             if code:
-                raise CheckError(self.policy.name, i, COMPLAINTS[code])
-            if until_eviction and self.cache.totals[EVICTIONS] > evicted:
+                raise CheckError(self.name, i, COMPLAINTS[code])
+            if until_eviction and cache.totals[EVICTIONS] > evicted:
                 return i + 1
         return last
 

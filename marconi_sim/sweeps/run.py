@@ -23,7 +23,7 @@ from marconi_sim.base.errors import UsageError, UserError, check_argument
 from marconi_sim.base.files import check_folder, check_table
 from marconi_sim.base.notices import notice
 from marconi_sim.base.progress import progress, status
-from marconi_sim.core.radix.replay import UNLIMITED
+from marconi_sim.core.radix.cache import UNLIMITED
 from marconi_sim.simulation.simulate import replay_workload
 from marconi_sim.sweeps.experiment import load_experiment
 from marconi_sim.sweeps.file import finished_results, make_table, read_sweep, write_sweep

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from marconi_sim.base.columns import IDENTITY, METRICS, SETTINGS
 from marconi_sim.base.errors import UserError
 from marconi_sim.base.units import parse_bytes
-from marconi_sim.core.radix.replay import UNLIMITED
+from marconi_sim.core.radix.cache import UNLIMITED
 from marconi_sim.model import Model
 from marconi_sim.policy.base import Policy
 from marconi_sim.policy.load import load_policy

@@ -24,7 +24,7 @@ from marconi_sim.core.published.tree import (
     split,
 )
 from marconi_sim.core.radix.cache import STATE
-from marconi_sim.core.radix.replay import tell_causes
+from marconi_sim.core.radix.causes import tell_causes
 
 
 @inner
@@ -153,7 +153,7 @@ def replay_artifact_radix(
         _touch(index, tree, setting, input_node)
         outcome.matched[i] = index.depth[matched]
         outcome.reused[i] = index.depth[reused]
-        tell_causes(index, tree, input_node, matched, reused, outcome.missed[i])
+        tell_causes(index, tree.flags, input_node, matched, reused, 1, outcome.missed[i])
         mark_seen(index.parent, tree.flags, end_node)
         tree.clock[NOW] += 1
         rounds = tree.clock[ROUNDS]

@@ -6,19 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marconi_sim.core.index.build import NONE, ROOT
-from marconi_sim.core.index.requests import Index
 from marconi_sim.core.jit import kernel
 from marconi_sim.core.outcome import KV_TOKENS, STATES
 from marconi_sim.core.radix.cache import (
     CHANGED,
     NODE,
+    NODES,
     RESIDENT,
     STATE,
     RadixCache,
-    Rules,
-    bytes_held,
+    fits,
 )
-from marconi_sim.core.shape import Shape
 from marconi_sim.core.victims.order import KEPT, TIME, WIDTH
 
 # What each code means; position 0 is no complaint.
@@ -51,30 +49,27 @@ def audit_request(length: int, matched: int, reused: int, missed: NDArray[np.int
 
 @kernel
 def audit_radix(
-    index: Index,
     cache: RadixCache,
-    shape: Shape,
-    rules: Rules,
-    capacity: int,
     children: NDArray[np.int32],
     child_xor: NDArray[np.int32],
 ) -> int:
     """Check a radix cache against a recount; return 0 or a position in COMPLAINTS. O(nodes).
 
-    `children` and `child_xor`, int32 (nodes,), are for the recount; their content does not matter.
+    `children` and `child_xor`, int32 (nodes, marks included,), are for the recount; their content does not matter.
     """
-    nodes = index.parent.size
-    children[:] = 0
-    child_xor[:] = 0
+    parent, depth = cache.prefix_index
+    nodes = cache.sizes[NODES]
+    children[:nodes] = 0
+    child_xor[:nodes] = 0
     tokens = 0
     states = 0
     for node in range(1, nodes):
         flags = cache.flags[node]
         if flags & RESIDENT:
-            up = index.parent[node]
+            up = parent[node]
             children[up] += 1
             child_xor[up] ^= node
-            tokens += index.depth[node] - index.depth[up]
+            tokens += depth[node] - depth[up]
         if flags & STATE:
             states += 1
             if not flags & NODE:
@@ -83,14 +78,15 @@ def audit_radix(
             return 8
     if tokens != cache.totals[KV_TOKENS] or states != cache.totals[STATES]:
         return 4
-    if bytes_held(cache, shape) > capacity:
+    if not fits(cache):
         return 5
     for node in range(nodes):
         flags = cache.flags[node]
         if children[node] != cache.children[node] or child_xor[node] != cache.child_xor[node]:
             return 6
         stateless = node != ROOT and flags & (NODE | STATE) == NODE
-        if stateless and (children[node] == 1 or (children[node] == 0 and rules.sequence_end)):
+        needs_state = cache.rules.sequence_end
+        if stateless and (children[node] == 1 or (children[node] == 0 and needs_state)):
             return 7
         if flags & RESIDENT and not flags & NODE and children[node] != 1:
             return 8
@@ -101,10 +97,10 @@ def audit_radix(
             if cache.order.time[slot] != cache.time[node]:
                 return 9
             competes = cache.order.tree[cache.order.size[WIDTH] + slot, TIME] != np.inf
-            if not flags & CHANGED and competes != (children[node] <= rules.max_children):
+            if not flags & CHANGED and competes != (children[node] <= cache.rules.max_children):
                 return 9
             continue
-        candidate = node != ROOT and flags & NODE and children[node] <= rules.max_children
+        candidate = node != ROOT and flags & NODE and children[node] <= cache.rules.max_children
         if candidate and cache.order.size[KEPT]:
             return 9
     return 0

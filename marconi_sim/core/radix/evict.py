@@ -11,38 +11,41 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from marconi_sim.core.index.build import NONE
-from marconi_sim.core.index.requests import Index
 from marconi_sim.core.jit import inner, kernel
 from marconi_sim.core.outcome import EVICTIONS
 from marconi_sim.core.radix.cache import (
     CHANGED,
+    DISAGREED,
     FLOOR,
+    LISTED,
     NODE,
     NOT_A_NUMBER,
     STATE,
     RadixCache,
-    Rules,
-    bytes_held,
     cache_node_above,
-    remove,
-    touch,
+    fits,
 )
-from marconi_sim.core.shape import Shape, prefill_flops
+from marconi_sim.core.radix.tree import remove, touch
+from marconi_sim.core.shape import prefill_flops
 from marconi_sim.core.victims import order as recent
 from marconi_sim.core.victims.search import find_victim, scan_for_victim
 
 
 class Hooks(NamedTuple):
-    """A policy's own arithmetic, jitted.
+    """A policy's own arithmetic, jitted, with what it is called with.
 
     value: (Entry, params) -> float. What an entry is worth; computed anew when it is touched and when its edge or
         its children change.
     score: (recency, value, params) -> float. A weighted sum of both that does not fall when recency rises; the entry
         with the lowest score goes first.
+    find: how the entry with the lowest score is found: `by_search`, or `by_search_and_scan` that compares the two.
+    params: the policy's numbers; see `marconi_sim.core.params`.
     """
 
     value: Callable[..., float]
     score: Callable[..., float]
+    find: Callable[..., tuple[int, float]]
+    params: Any
 
 
 class Entry(NamedTuple):
@@ -80,9 +83,40 @@ def recency_only(recency: float, value: float, params: Any) -> float:
 
 
 @inner
-def _entry_at(index: Index, cache: RadixCache, shape: Shape, node: int) -> Entry:
-    depth = index.depth[node]
-    parent_depth = index.depth[cache_node_above(index, cache, node)]
+def by_search(cache: RadixCache, hooks: Hooks) -> tuple[int, float]:
+    """Return (the entry with the lowest score, that score), or (NONE, inf) if none competes."""
+    return find_victim(
+        cache.order,
+        cache.prefix_index.depth,
+        cache.created,
+        cache.rules.normalised,
+        hooks.params,
+        hooks.score,
+    )
+
+
+@inner
+def by_search_and_scan(cache: RadixCache, hooks: Hooks) -> tuple[int, float]:
+    """Do what `by_search` does, and note in the clock if a scan of all entries finds another."""
+    scanned, _ = scan_for_victim(
+        cache.order,
+        cache.prefix_index.depth,
+        cache.created,
+        cache.rules.normalised,
+        hooks.params,
+        hooks.score,
+    )
+    found, score = by_search(cache, hooks)
+    if found != scanned:
+        cache.clock[DISAGREED] = 1
+    return found, score
+
+
+@inner
+def _entry_at(cache: RadixCache, node: int) -> Entry:
+    shape = cache.shape
+    depth = cache.prefix_index.depth[node]
+    parent_depth = cache.prefix_index.depth[cache_node_above(cache, node)]
     return Entry(
         depth,
         parent_depth,
@@ -96,56 +130,35 @@ def _entry_at(index: Index, cache: RadixCache, shape: Shape, node: int) -> Entry
 
 
 @inner
-def _settle(
-    index: Index, cache: RadixCache, shape: Shape, rules: Rules, params: Any, hooks: Hooks
-) -> None:
+def _settle(cache: RadixCache, hooks: Hooks) -> None:
     """Compute the value of every changed cache node anew."""
-    for i in range(cache.changed_count[0]):
+    for i in range(cache.sizes[LISTED]):
         node = cache.changed[i]
         cache.flags[node] &= ~CHANGED
         slot = cache.slot[node]
         if slot == NONE:
             continue
-        if cache.children[node] <= rules.max_children:
-            value = hooks.value(_entry_at(index, cache, shape, node), params)
+        if cache.children[node] <= cache.rules.max_children:
+            value = hooks.value(_entry_at(cache, node), hooks.params)
             if not np.isfinite(value):
                 cache.clock[NOT_A_NUMBER] = 1
                 value = 0.0
             recent.enter(cache.order, slot, value)
         else:
             recent.withdraw(cache.order, slot)
-    cache.changed_count[0] = 0
+    cache.sizes[LISTED] = 0
 
 
 @inner
-def evict_until_it_fits(
-    index: Index,
-    cache: RadixCache,
-    shape: Shape,
-    rules: Rules,
-    capacity: int,
-    end_node: int,
-    verify: bool,
-    params: Any,
-    hooks: Hooks,
-) -> bool:
-    """Evict one entry after another while the cache holds more than `capacity` bytes.
+def evict_until_it_fits(cache: RadixCache, end_node: int, hooks: Hooks) -> None:
+    """Evict one entry after another while the cache holds more than it may.
 
     The node at the end of the sequence just inserted goes last and is not part of any normalisation; afterwards it
-    takes its place in the order. Returns False if `verify` is set and the search found another victim than a scan.
+    takes its place in the order.
     """
-    agreed = True
-    order = cache.order
-    while bytes_held(cache, shape) > capacity:
-        _settle(index, cache, shape, rules, params, hooks)
-        victim, score = find_victim(
-            order, index.depth, cache.created, rules.normalised, params, hooks.score
-        )
-        if verify:
-            scanned, _ = scan_for_victim(
-                order, index.depth, cache.created, rules.normalised, params, hooks.score
-            )
-            agreed = agreed and scanned == victim
+    while not fits(cache):
+        _settle(cache, hooks)
+        victim, score = hooks.find(cache, hooks)
         if victim == NONE:
             # The end of the sequence is all that is left: it enters the order and is found there.
             touch(cache, end_node)
@@ -153,8 +166,7 @@ def evict_until_it_fits(
         if np.isnan(score):
             cache.clock[NOT_A_NUMBER] = 1
         cache.clock[FLOOR] = score
-        remove(index, cache, victim)
+        remove(cache, victim)
         cache.totals[EVICTIONS] += 1
     if cache.flags[end_node] & NODE:
         touch(cache, end_node)
-    return agreed

@@ -36,11 +36,15 @@ class Journal(NamedTuple):
     used: NDArray[np.int64]
 
 
-def new_journal(entries: int) -> Journal:
-    """Return a journal for a cache of at most `entries` cache nodes; 0: none is kept."""
-    # An insertion is a leaf, three splits, three checkpoints and a merge at most. Every cache node can be dropped or
-    # merged once in one request, after its state.
-    room = 2 * entries + 16 if entries else 0
+def new_journal(entries: int, planned: int = 0) -> Journal:
+    """Return a journal for a cache of at most `entries` cache nodes; 0: none is kept.
+
+    `planned` is how many checkpoints a request can have beside those at the branch point, the input's end and the
+    sequence's end.
+    """
+    # An insertion is a leaf, three splits, three checkpoints and a merge at most, and a split and a checkpoint for each
+    # planned position. Every cache node can be dropped or merged once in one request, after its state.
+    room = 2 * (entries + planned) + 16 if entries else 0
     return Journal(np.empty((room, 3), np.int32), np.zeros(1, np.int64))
 
 
