@@ -18,7 +18,8 @@ import pytest
 from support import REPOSITORY, compiled
 
 import marconi_sim as ms
-from marconi_sim.base import catalogue, cli
+from marconi_sim import cli
+from marconi_sim.base import catalogue
 from marconi_sim.trace.compiled.trace import save
 
 POLICIES = tuple(catalogue.entries("policies"))
