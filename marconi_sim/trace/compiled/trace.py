@@ -193,6 +193,13 @@ def _corrupted(path: Path, what: str) -> UserError:
     return UserError(f"{path}: corrupted compiled trace ({what}); build or import the trace again")
 
 
+def _array(column: pa.Array) -> NDArray[Any]:
+    """Return a column of numbers as an array; `to_numpy` would import pandas, which takes longer than a run."""
+    if column.null_count:
+        raise ValueError(f"{column.null_count} numbers are missing in a column")
+    return np.from_dlpack(column)
+
+
 def check(trace: Trace, path: Path) -> None:
     """Check everything that a simulation relies on.
 
@@ -248,13 +255,13 @@ def load(path: Path) -> Trace:
         requests = file.read_row_groups(groups["request"], ["session", *_REQUEST_COLUMNS])
         node_table = file.read_row_groups(groups["node"], list(_NODE_COLUMNS))
         columns = {
-            name: np.ascontiguousarray(table[name].to_numpy(), dtype=dtype)
+            name: np.ascontiguousarray(_array(table[name].combine_chunks()), dtype=dtype)
             for table, types in ((requests, _REQUEST_COLUMNS), (node_table, _NODE_COLUMNS))
             for name, dtype in types.items()
         }
         encoded = requests["session"].combine_chunks().dictionary_encode()
         names = encoded.dictionary.to_pylist()
-        codes = encoded.indices.to_numpy()
+        codes = _array(encoded.indices)
     except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as error:
         raise _corrupted(
             path, str(error).splitlines()[0] if str(error) else type(error).__name__
