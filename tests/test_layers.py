@@ -156,6 +156,12 @@ def test_imports_run_down_the_layers():
     assert {room_of(file) for file in found} == set(HEIGHTS), "a room of the table is empty"
 
 
+def test_there_are_few_rooms_at_the_top():
+    top = {room.partition(".")[0] for room in HEIGHTS} - {"__init__", "__main__"}
+    assert top == {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert len(top) <= 14
+
+
 def test_no_circles():
     assert circles(graph(PACKAGE)) == KNOWN_CIRCLES
 
