@@ -13,16 +13,16 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from marconi_sim.base.version import __version__
+
 if TYPE_CHECKING:
     from marconi_sim.base.errors import UsageError, UserError
     from marconi_sim.model import Model, load_model, read_config, vary
     from marconi_sim.policy.load import load_policy
     from marconi_sim.simulation.result import Result
     from marconi_sim.simulation.simulate import simulate
-    from marconi_sim.sweeps.run import sweep
+    from marconi_sim.sweeps.sweep import sweep
     from marconi_sim.trace.load import Workload, load_trace
-
-__version__ = "0.1.0"
 
 # Name -> module. Loaded when first asked for: `marconi-sim --help` must not wait for numba.
 _PUBLIC = {
@@ -36,7 +36,7 @@ _PUBLIC = {
     "load_trace": "marconi_sim.trace.load",
     "read_config": "marconi_sim.model",
     "simulate": "marconi_sim.simulation.simulate",
-    "sweep": "marconi_sim.sweeps.run",
+    "sweep": "marconi_sim.sweeps.sweep",
     "vary": "marconi_sim.model",
 }
 

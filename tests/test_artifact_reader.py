@@ -12,7 +12,8 @@ import pytest
 
 from marconi_sim.base.errors import UserError
 from marconi_sim.trace.compiled.build import Request
-from marconi_sim.trace.importing.formats import ImportOptions, detect_format
+from marconi_sim.trace.importing.format import ImportOptions
+from marconi_sim.trace.importing.formats import detect_format
 from marconi_sim.trace.importing.readers.artifact import read
 from marconi_sim.trace.load import load_trace
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from support import REPOSITORY
 
-from marconi_sim.base import catalogue, cli
+from marconi_sim import cli
+from marconi_sim.base import catalogue
 from marconi_sim.model import ACCOUNTINGS, models
 from marconi_sim.policy.load import load_policy
 from marconi_sim.trace.importing.formats import formats

@@ -18,7 +18,8 @@ import pytest
 from support import REPOSITORY, compiled
 
 import marconi_sim as ms
-from marconi_sim.base import catalogue, cli
+from marconi_sim import cli
+from marconi_sim.base import catalogue
 from marconi_sim.trace.compiled.trace import save
 
 POLICIES = tuple(catalogue.entries("policies"))
@@ -137,6 +138,21 @@ def test_json_is_one_object_with_the_agreed_keys(run: Run, policy: str):
     assert 0 <= found["flops_saved"] <= found["flops_total"]
     assert found["peak_bytes"] <= found["capacity_bytes"] or policy == "unbounded"
     assert set(found["bounds"]) == {"vanilla", "unbounded", "ceiling"} - {policy}
+
+
+# What takes long to import, and what a plain run has no use for.
+SLOW_IMPORTS = ("dask", "datasets", "distributed", "joblib", "matplotlib", "pandas", "rich")
+
+
+def test_a_plain_run_imports_nothing_it_does_not_need():
+    script = (
+        "import sys\nfrom marconi_sim.cli import cli\n"
+        "cli(['run', '--trace', 'taubench', '--policy', 'marconi', '--json'], standalone_mode=False)\n"
+        f"sys.stderr.write(' '.join(m for m in {SLOW_IMPORTS} if m in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["trace"] == "taubench"
 
 
 def test_requests_out(run: Run, tmp_path: Path):

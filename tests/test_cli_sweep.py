@@ -15,7 +15,7 @@ from marconi_sim.base import catalogue
 from marconi_sim.base.errors import UsageError, UserError
 from marconi_sim.cli.catalogue import list_command, show_command
 from marconi_sim.cli.sweep import sweep_command
-from marconi_sim.sweeps.run import sweep
+from marconi_sim.sweeps.sweep import sweep
 
 TEXT = """title = "Small"
 description = "For tests."

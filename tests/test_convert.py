@@ -13,7 +13,7 @@ import pytest
 from marconi_sim.base.errors import UsageError, UserError
 from marconi_sim.trace.compiled.build import Request
 from marconi_sim.trace.importing.convert import Message, Session, message, message_requests
-from marconi_sim.trace.importing.formats import ImportOptions
+from marconi_sim.trace.importing.format import ImportOptions
 from marconi_sim.trace.importing.tokenizers import load_tokenizer
 
 BYTES = load_tokenizer("bytes")

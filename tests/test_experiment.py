@@ -12,8 +12,10 @@ import pytest
 from marconi_sim.base import catalogue
 from marconi_sim.base.columns import METRICS, SETTINGS
 from marconi_sim.base.errors import UsageError, UserError
+from marconi_sim.figures.spec import figures_of
 from marconi_sim.sweeps.experiment import load_experiment
-from marconi_sim.sweeps.plan import make_plan, working_set_fraction
+from marconi_sim.sweeps.plan import Plan, make_plan
+from marconi_sim.sweeps.runs import working_set_fraction
 
 TEXT = '''# A comment.
 title = "A title"
@@ -64,6 +66,13 @@ def edited(file: Path, old: str, new: str) -> Path:
     return file
 
 
+def checked_plan(file: Path) -> Plan:
+    """Read everything in an experiment's file, as the command line does."""
+    experiment = load_experiment(file)
+    figures_of(experiment)
+    return make_plan(experiment)
+
+
 def line_of(file: Path, text: str) -> int:
     lines = file.read_text().splitlines()
     return next(number for number, line in enumerate(lines, 1) if text in line)
@@ -82,7 +91,7 @@ def test_an_experiment_is_read(file: Path) -> None:
         ("vllm+", "vllm+", "", {}),
         ("marconi", "static", "best", {"alpha": (0.0, 1.0)}),
     ]
-    (figure,) = read.figures
+    (figure,) = figures_of(read)
     assert (figure.name, figure.kind, figure.series) == ("mine", "lines", ("best",))
     assert read.labels() == ["vllm+", "static", "best"]
 
@@ -187,7 +196,7 @@ def test_a_mistake_names_the_file_the_line_and_what_is_allowed(
     edited(file, old, new)
     number = line_of(file, new)
     with pytest.raises(UserError, match=re.escape(MISTAKES[old, new])) as raised:
-        make_plan(load_experiment(file))
+        checked_plan(file)
     assert str(raised.value).startswith(f"{file}:{number}: ")
     assert "\n" not in str(raised.value)
 
@@ -247,7 +256,14 @@ def test_figures_of_requests_need_requests(file: Path) -> None:
     edited(file, "requests = true", "requests = false")
     file.write_text(file.read_text() + '[[figures]]\nname = "b"\nkind = "cdf"\ny = "ttft"\n')
     with pytest.raises(UserError, match="set requests = true"):
-        load_experiment(file)
+        figures_of(load_experiment(file))
+
+
+def test_figures_of_runs_need_policies(file: Path) -> None:
+    text = TEXT.split("[[policies]]")[0] + '[[figures]]\nkind = "cdf"\ny = "ttft"\n'
+    file.write_text(text)
+    with pytest.raises(UserError, match=r"mine.toml: no \[\[policies\]\]; kind 'cdf' needs"):
+        figures_of(load_experiment(file))
 
 
 def test_the_same_run_twice_under_one_label_is_a_mistake(file: Path) -> None:
@@ -294,7 +310,7 @@ def test_every_shipped_experiment_says_what_it_is_and_all_its_names_resolve(name
     plan = make_plan(experiment)
     assert plan.rows
     columns = {column for row in plan.rows for column in row.settings}
-    for figure in experiment.figures:
+    for figure in figures_of(experiment):
         assert figure.x in {"", "capacity_bytes", *columns}
     assert columns <= {
         *SETTINGS, *METRICS, "trace_sha256", "policy_sha256", "version", "configuration", "run",

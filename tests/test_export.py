@@ -21,7 +21,8 @@ from marconi_sim.trace.compiled.build import Request, build
 from marconi_sim.trace.compiled.trace import Trace
 from marconi_sim.trace.export.write import export_artifact, export_mooncake, export_requests
 from marconi_sim.trace.importing.compile_source import compile_source
-from marconi_sim.trace.importing.formats import ImportOptions, format_named
+from marconi_sim.trace.importing.format import ImportOptions
+from marconi_sim.trace.importing.formats import format_named
 from marconi_sim.trace.load import Workload, load_trace, schedule
 
 NATIVE = Arrivals("native", "native")

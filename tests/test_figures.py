@@ -35,7 +35,7 @@ from marconi_sim.figures.making import (
 )
 from marconi_sim.figures.page import page
 from marconi_sim.figures.rows import Rows, rows_of
-from marconi_sim.figures.spec import FIGURE_KINDS
+from marconi_sim.figures.spec import FIGURE_KINDS, figures_of
 from marconi_sim.figures.style import looks
 from marconi_sim.latency.table import load_latency
 from marconi_sim.model import load_model
@@ -146,7 +146,7 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Rows:
 
 def shrunk(experiment: Experiment) -> Experiment:
     """Return the experiment with few sessions and one configuration per trace and model."""
-    shown = {figure.capacity for figure in experiment.figures}
+    shown = {figure.capacity for figure in figures_of(experiment)}
     traces = tuple(
         dataclasses.replace(
             grid,
@@ -164,8 +164,8 @@ def shrunk(experiment: Experiment) -> Experiment:
 @pytest.mark.parametrize("name", catalogue.entries("experiments"))
 def test_every_figure_of_every_shipped_experiment_is_drawn(name: str, tmp_path: Path) -> None:
     experiment = shrunk(load_experiment(name))
-    made = list(make_figures([Wanted(experiment, experiment.figures)], tmp_path, 1))
-    assert [one.name for one in made] == [figure.name for figure in experiment.figures]
+    made = list(make_figures([Wanted(experiment, figures_of(experiment))], tmp_path, 1))
+    assert [one.name for one in made] == [figure.name for figure in figures_of(experiment)]
     for one in made:
         pdf, png = (path.read_bytes() for path in one.files)
         assert pdf.startswith(b"%PDF")
@@ -190,7 +190,7 @@ def test_every_kind_is_drawn_by_a_test() -> None:
 
 def images(rows: Rows, folder: Path) -> Iterator[bytes]:
     folder.mkdir()
-    for figure in rows.experiment.figures[:1]:
+    for figure in figures_of(rows.experiment)[:1]:
         for path in draw_of_runs(rows, figure, folder):
             yield path.read_bytes()
 
@@ -224,7 +224,7 @@ def test_an_image_is_whole_or_not_there(
 
     monkeypatch.setattr(Figure, "savefig", fail)
     with pytest.raises(RuntimeError):
-        draw_of_runs(one, one.experiment.figures[0], tmp_path)
+        draw_of_runs(one, figures_of(one.experiment)[0], tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -250,9 +250,9 @@ def test_real_data_is_not_called_synthetic_and_names_its_source(one: Rows) -> No
 
 
 def test_a_figure_of_one_capacity(small: Rows, tmp_path: Path) -> None:
-    figure = dataclasses.replace(small.experiment.figures[1], capacity="3GB")
+    figure = dataclasses.replace(figures_of(small.experiment)[1], capacity="3GB")
     assert set(rows_of(small, figure).capacity) == {"3GB"}
-    assert len(rows_of(small, figure)) * 2 == len(rows_of(small, small.experiment.figures[1]))
+    assert len(rows_of(small, figure)) * 2 == len(rows_of(small, figures_of(small.experiment)[1]))
     assert draw_of_runs(small, figure, tmp_path)
     absent = dataclasses.replace(figure, capacity="2GB")
     with pytest.raises(UserError, match=r"capacity = '2GB': no run has it; there are 1GB, 3GB"):
@@ -311,7 +311,7 @@ def test_looks_differ_in_colour_and_in_something_else() -> None:
 
 
 def test_values_are_relative_to_the_same_configuration(small: Rows) -> None:
-    figure = next(f for f in small.experiment.figures if f.name == "lines")
+    figure = next(f for f in figures_of(small.experiment) if f.name == "lines")
     found = rows_of(small, figure)
     assert set(found.label) == {"sglang+", "best static alpha"}
     rates = small.frame.set_index(["configuration", "label"]).token_hit_rate
@@ -321,7 +321,7 @@ def test_values_are_relative_to_the_same_configuration(small: Rows) -> None:
 
 
 def test_percentiles_of_times_are_those_of_the_tokens_left(small: Rows) -> None:
-    figure = next(f for f in small.experiment.figures if f.name == "box")
+    figure = next(f for f in figures_of(small.experiment) if f.name == "box")
     found = rows_of(small, dataclasses.replace(figure, over="", series=("sglang+",)))
     row = found.iloc[0]
     requests = small.requests(row.run, "input_tokens", "reused_tokens")
@@ -330,7 +330,7 @@ def test_percentiles_of_times_are_those_of_the_tokens_left(small: Rows) -> None:
 
 
 def test_slices_weigh_up_to_the_whole(one: Rows) -> None:
-    figure = next(f for f in one.experiment.figures if f.name == "course")
+    figure = next(f for f in figures_of(one.experiment) if f.name == "course")
     rates = rates_by_slice(one, figure, "sglang+")
     run = one.frame.run[one.frame.label == "sglang+"].iloc[0]
     requests = one.requests(run, "input_tokens", "reused_tokens")
@@ -340,7 +340,7 @@ def test_slices_weigh_up_to_the_whole(one: Rows) -> None:
 
 
 def test_means_by_length_are_means_of_rates(one: Rows) -> None:
-    figure = next(f for f in one.experiment.figures if f.name == "lengths")
+    figure = next(f for f in figures_of(one.experiment) if f.name == "lengths")
     means = means_by_length(one, figure, "marconi")
     run = one.frame.run[one.frame.label == "marconi"].iloc[0]
     requests = one.requests(run, "input_tokens", "reused_tokens")
@@ -431,23 +431,23 @@ def test_a_mistake_in_a_figure_names_the_line(
 ) -> None:
     assert old in ONE
     with pytest.raises(UserError, match=rf"mine.toml:\d+: {message}"):
-        load_experiment(saved(tmp_path, "mine", ONE.replace(old, new)))
+        figures_of(load_experiment(saved(tmp_path, "mine", ONE.replace(old, new))))
 
 
 def test_a_figure_of_one_run_refuses_several(small: Rows, one: Rows, tmp_path: Path) -> None:
-    figure = dataclasses.replace(one.experiment.figures[0], series=("sglang+",))
+    figure = dataclasses.replace(figures_of(one.experiment)[0], series=("sglang+",))
     with pytest.raises(UserError, match=r"needs one run of 'sglang\+', there are 2"):
         draw_of_runs(small, figure, tmp_path)
 
 
 def test_lines_need_numbers(small: Rows, tmp_path: Path) -> None:
-    figure = next(f for f in small.experiment.figures if f.name == "lines")
+    figure = next(f for f in figures_of(small.experiment) if f.name == "lines")
     with pytest.raises(UserError, match="x = 'trace' is not a number"):
         draw_of_runs(small, dataclasses.replace(figure, x="trace"), tmp_path)
 
 
 def test_a_parameter_that_no_run_has_is_told(small: Rows, tmp_path: Path) -> None:
-    figure = dataclasses.replace(small.experiment.figures[1], x="param_gamma")
+    figure = dataclasses.replace(figures_of(small.experiment)[1], x="param_gamma")
     with pytest.raises(UserError, match="x = 'param_gamma': no run has it"):
         draw_of_runs(small, figure, tmp_path)
 

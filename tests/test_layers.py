@@ -18,6 +18,32 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 POLICIES = sorted((REPOSITORY / "policies").glob("*.py"))
 EXAMPLES = sorted((REPOSITORY / "docs" / "examples").glob("*.py"))
 
+# The rooms of the package from the bottom up. A room uses what lies below it, never a neighbour in its own row.
+# Of two rooms that fit a file the longer name counts: `core` and `trace` are what lies loose there.
+LAYERS = (
+    ("base", "core", "trace"),
+    ("core.index",),
+    ("core.blocks", "core.bounds", "core.victims"),
+    ("core.radix",),
+    ("core.published",),
+    ("model", "trace.compiled"),
+    ("trace.arrivals", "trace.synthetic"),
+    ("trace.importing",),
+    ("trace.recipe",),
+    ("trace.load", "trace.rebuild"),
+    ("trace.description", "policy"),
+    ("trace.export", "simulation"),
+    ("adapters", "fidelity", "latency", "sweeps"),
+    ("figures",),
+    ("paper", "validation"),
+    ("__init__",),
+    ("cli",),
+    ("__main__",),
+)
+HEIGHTS = {room: height for height, layer in enumerate(LAYERS) for room in layer}
+# Files that import each other. None is wanted: whoever parts the last pair deletes it here.
+KNOWN_CIRCLES = [("policy.radix", "policy.radix_run")]
+
 
 def named(path: Path) -> str:
     return str(path.relative_to(REPOSITORY))
@@ -62,6 +88,122 @@ def test_there_is_something_to_check():
     assert len(SOURCES) > 40
     assert {named(path) for path in POLICIES} >= {"policies/marconi.py", "policies/vllm+.py"}
     assert "marconi_sim.core.jit.kernel" in set(imports(CORE / "blocks" / "replay.py"))
+
+
+def graph(package: Path) -> dict[str, set[str]]:
+    """Return what each file imports of its own package; names are without the package's."""
+    files: dict[str, Path] = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package).with_suffix("").parts
+        files[".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)] = path
+
+    def file_of(name: str) -> str:
+        inner = name.removeprefix(package.name).removeprefix(".")
+        while inner and inner not in files:
+            inner = inner.rpartition(".")[0]
+        return inner or "__init__"
+
+    return {
+        file: {file_of(name) for name in imports(path) if is_within(name, package.name)} - {file}
+        for file, path in files.items()
+    }
+
+
+def room_of(file: str) -> str:
+    """Return the room a file lies in, "" if the table names none."""
+    while file and file not in HEIGHTS:
+        file = file.rpartition(".")[0]
+    return file
+
+
+def against_the_layers(found: dict[str, set[str]]) -> list[str]:
+    """Return every import that does not run down, and every file that lies in no room."""
+    told = [f"{file}: in no room" for file in found if not room_of(file)]
+    for file, used in found.items():
+        for other in sorted(used):
+            here, there = room_of(file), room_of(other)
+            if here and there and here != there and HEIGHTS[there] >= HEIGHTS[here]:
+                told.append(f"{file} -> {other}")
+    return told
+
+
+def circles(found: dict[str, set[str]]) -> list[tuple[str, ...]]:
+    """Return the groups of files that reach each other by their imports."""
+
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = [start]
+        while waiting:
+            for other in found.get(waiting.pop(), ()):
+                if other not in seen:
+                    seen.add(other)
+                    waiting.append(other)
+        return seen
+
+    reach = {file: reached(file) for file in found}
+    groups = {
+        tuple(sorted(other for other in reach[file] if file in reach.get(other, ())))
+        for file in found
+        if file in reach[file]
+    }
+    return sorted(groups)
+
+
+def test_imports_run_down_the_layers():
+    found = graph(PACKAGE)
+    assert len(found) == len(SOURCES)
+    assert against_the_layers(found) == []
+    assert {room_of(file) for file in found} == set(HEIGHTS), "a room of the table is empty"
+
+
+def test_there_are_few_rooms_at_the_top():
+    top = {room.partition(".")[0] for room in HEIGHTS} - {"__init__", "__main__"}
+    assert top == {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert len(top) <= 14
+
+
+def test_no_circles():
+    assert circles(graph(PACKAGE)) == KNOWN_CIRCLES
+
+
+def test_the_layers_can_be_broken(tmp_path: Path):
+    package = tmp_path / "marconi_sim"
+    files = {
+        "__init__": "from marconi_sim.base.units import counted",
+        "attic": "",
+        "base/__init__": "",
+        "base/units": "import marconi_sim",
+        "core/__init__": "",
+        "core/index/__init__": "",
+        "core/index/build": "from marconi_sim.core import jit",
+        "core/jit": "def late():\n    from marconi_sim.core.index.build import ROOT",
+        "model/__init__": "from marconi_sim.core.jit import kernel\nfrom marconi_sim.model import load",
+        "model/load": "from marconi_sim import base",
+        "trace/__init__": "",
+        "trace/compiled/build": (
+            "from typing import TYPE_CHECKING\nimport numpy\nif TYPE_CHECKING:\n"
+            "    from marconi_sim.model.load import load_model"
+        ),
+        "trace/load": "import importlib\nimportlib.import_module('marconi_sim.cli.run')",
+        "cli/run": "from marconi_sim.trace.load import load_trace",
+    }
+    for name, text in files.items():
+        path = package / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    found = graph(package)
+    assert sorted(against_the_layers(found)) == [
+        "attic: in no room",
+        "base.units -> __init__",  # up
+        "core.jit -> core.index.build",  # up, inside a function
+        "trace.compiled.build -> model.load",  # a neighbour, for types only
+        "trace.load -> cli.run",  # up, by name
+    ]
+    assert circles(found) == [
+        ("__init__", "base.units"),
+        ("cli.run", "trace.load"),
+        ("core.index.build", "core.jit"),
+    ]
 
 
 def test_core_imports_only_the_standard_library_numpy_numba_and_core():

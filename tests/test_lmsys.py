@@ -17,11 +17,12 @@ import pytest
 from marconi_sim.base import catalogue
 from marconi_sim.base.errors import UserError
 from marconi_sim.trace.compiled.build import Request, build
-from marconi_sim.trace.importing.compile_source import build_trace
-from marconi_sim.trace.importing.formats import ImportOptions, detect_format, format_named
+from marconi_sim.trace.importing.format import ImportOptions
+from marconi_sim.trace.importing.formats import detect_format, format_named
 from marconi_sim.trace.importing.readers import lmsys
 from marconi_sim.trace.importing.readers.synthetic_chat import load_parameters
 from marconi_sim.trace.load import load_trace
+from marconi_sim.trace.rebuild import build_trace
 from marconi_sim.trace.recipe import load_recipe
 from marconi_sim.trace.synthetic import chats
 

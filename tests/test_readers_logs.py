@@ -13,7 +13,8 @@ import pytest
 from marconi_sim.base.errors import UsageError, UserError
 from marconi_sim.trace.compiled.build import Request
 from marconi_sim.trace.importing.compile_source import import_trace
-from marconi_sim.trace.importing.formats import ImportOptions, detect_format, format_named
+from marconi_sim.trace.importing.format import ImportOptions
+from marconi_sim.trace.importing.formats import detect_format, format_named
 
 BYTES = ImportOptions(tokenizer="bytes")
 

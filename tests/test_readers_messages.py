@@ -14,7 +14,8 @@ import pytest
 from marconi_sim.base.errors import UserError
 from marconi_sim.trace.compiled.build import Request
 from marconi_sim.trace.importing.compile_source import import_trace
-from marconi_sim.trace.importing.formats import ImportOptions, detect_format, format_named
+from marconi_sim.trace.importing.format import ImportOptions
+from marconi_sim.trace.importing.formats import detect_format, format_named
 from marconi_sim.trace.importing.json_array import read_json_array
 
 OPTIONS = ImportOptions(tokenizer="bytes")

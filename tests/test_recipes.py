@@ -10,8 +10,9 @@ import pytest
 from marconi_sim.base.errors import UsageError, UserError
 from marconi_sim.trace.arrivals import Arrivals
 from marconi_sim.trace.compiled.trace import load, save
-from marconi_sim.trace.importing.compile_source import build_trace, source_sha256
+from marconi_sim.trace.importing.compile_source import source_sha256
 from marconi_sim.trace.load import load_trace
+from marconi_sim.trace.rebuild import build_trace
 from marconi_sim.trace.recipe import load_recipe
 
 RECIPE = """title = "A trace"

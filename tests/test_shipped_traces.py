@@ -11,9 +11,9 @@ import pytest
 
 from marconi_sim.base import catalogue
 from marconi_sim.trace.compiled.trace import Trace
-from marconi_sim.trace.importing.compile_source import build_trace
 from marconi_sim.trace.importing.formats import format_named
 from marconi_sim.trace.load import load_trace
+from marconi_sim.trace.rebuild import build_trace
 from marconi_sim.trace.recipe import load_recipe
 
 # sessions, requests, longest input; the counts of the sources are in their own documentation

@@ -274,6 +274,17 @@ def nothing(_child: int) -> None:
 KILLED = signal.SIGKILL.value
 
 
+def rows_in_journal(out: Path) -> int:
+    try:
+        return journal_path(out).read_bytes().count(b"\n")
+    except FileNotFoundError:
+        return 0
+
+
+def ended(child: int) -> bool:
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
 def test_twenty_kills_at_random_moments_leave_the_same_file(
     file: Path, tmp_path: Path, one_run_a_chunk: None
 ) -> None:
@@ -283,17 +294,21 @@ def test_twenty_kills_at_random_moments_leave_the_same_file(
     folder.parent.mkdir()
     started = time.perf_counter()
     sweeping.run_plan(plan, out=out, jobs=1, requests_dir=folder)
-    seconds = time.perf_counter() - started
+    runs = len(plan.runs)
+    seconds_per_run = (time.perf_counter() - started) / runs
     again, again_folder = tmp_path / "small.parquet", tmp_path / "r"
     rng = random.Random(0)
-    killed = 0
-    progress = set()
+    # A kill comes somewhere in the run after so many finished ones: five in each quarter, on any machine.
+    moments = [q * runs // 4 + m for q in range(4) for m in sorted(rng.sample(range(runs // 4), 5))]
+    killed_at = []
 
     def work() -> None:
         sweeping.run_plan(plan, out=again, jobs=1, requests_dir=again_folder)
 
     def kill(child: int) -> None:
-        time.sleep(rng.uniform(0, seconds / 16))
+        while rows_in_journal(again) < moments[len(killed_at)] and not ended(child):
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0, seconds_per_run))
         os.kill(child, signal.SIGKILL)
 
     def check() -> None:
@@ -302,15 +317,16 @@ def test_twenty_kills_at_random_moments_leave_the_same_file(
         assert found == {p.name: p.read_bytes() for p in folder.iterdir()}
         assert {p.name for p in tmp_path.iterdir()} == {"r", "small.parquet", "small.toml", "whole"}
 
-    while killed < 20:
+    while len(killed_at) < len(moments):
         if again.exists() and not journal_path(again).exists():
-            check()  # it was faster than the kills: once more from the start
+            check()  # it ended before the kill came: once more from the start
             again.unlink()
             shutil.rmtree(again_folder)
-        killed += in_child(work, kill) == KILLED
-        path = journal_path(again)
-        progress.add(len(parse(path.read_bytes())[0]) if path.exists() else 0)
-    assert len(progress) > 3, "the kills must have come in the middle"
+        status = in_child(work, kill)
+        assert status in (0, KILLED)
+        if status == KILLED:
+            killed_at.append(rows_in_journal(again))
+    assert {rows * 4 // runs for rows in killed_at} >= {0, 1, 2, 3}, killed_at
     work()
     check()
 

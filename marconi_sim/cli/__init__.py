@@ -8,8 +8,8 @@ import sys
 
 import click
 
-from marconi_sim import __version__
 from marconi_sim.base.errors import UserError, one_line
+from marconi_sim.base.version import __version__
 
 # Command -> (module that defines it under the same name, one line of help).
 _COMMANDS = {

@@ -38,9 +38,12 @@ def _model(path: Path) -> dict[str, Any]:
 
 
 def _experiment(path: Path) -> dict[str, Any]:
+    from marconi_sim.figures.spec import figures_of
     from marconi_sim.sweeps.experiment import load_experiment
 
-    return {"what": load_experiment(path).title}
+    experiment = load_experiment(path)
+    figures_of(experiment)
+    return {"what": experiment.title}
 
 
 _FACTS = {

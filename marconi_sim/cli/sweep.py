@@ -74,9 +74,11 @@ def sweep_command(
         raise UsageError(f"--jobs {jobs}: has no effect with --backend dask, the cluster decides")
     from marconi_sim.base.files import check_table
     from marconi_sim.base.progress import status
+    from marconi_sim.figures.spec import figures_of
     from marconi_sim.sweeps.experiment import load_experiment
 
     loaded = load_experiment(experiment, search)
+    figures_of(loaded)  # a mistake in a figure is told before its runs, not after them
     target = out or Path(f"{loaded.name}.parquet")
     check_table(target)
     with policies_at_work(), status("reading traces and policies"):

@@ -17,7 +17,7 @@ from marconi_sim.cli.output import print_json
 
 if TYPE_CHECKING:
     from marconi_sim.trace.compiled.trace import Trace
-    from marconi_sim.trace.importing.formats import Format, ImportOptions
+    from marconi_sim.trace.importing.format import Format, ImportOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 TARGETS = ("requests", "mooncake", "artifact")
@@ -102,7 +102,7 @@ def import_command(source: str, format_name: str | None, out: Path, **given: Any
     """
     from marconi_sim.base.files import check_different, check_writable
     from marconi_sim.trace.compiled.trace import save
-    from marconi_sim.trace.importing.formats import ImportOptions
+    from marconi_sim.trace.importing.format import ImportOptions
 
     if source == "":
         raise UsageError("SOURCE '': is empty; give a file, a directory, or a data set on the hub")
@@ -137,7 +137,7 @@ def build_command(
     from marconi_sim.base import catalogue
     from marconi_sim.base.files import check_writable
     from marconi_sim.trace.compiled import trace as compiled
-    from marconi_sim.trace.importing.compile_source import build_trace
+    from marconi_sim.trace.rebuild import build_trace
     from marconi_sim.trace.recipe import load_recipe
 
     path = catalogue.find("traces", name, search)

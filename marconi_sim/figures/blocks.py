@@ -11,7 +11,7 @@ from marconi_sim.figures.page import Page
 from marconi_sim.figures.rows import Rows
 from marconi_sim.figures.style import looks
 from marconi_sim.figures.words import trace_text
-from marconi_sim.sweeps.plan import Run
+from marconi_sim.sweeps.runs import Run
 from marconi_sim.trace.load import Workload, open_trace, schedule
 
 PARTS = {"KV": "KV of blocks", "state": "recurrent states of blocks"}

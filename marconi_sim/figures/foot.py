@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from marconi_sim import __version__
 from marconi_sim.base.units import format_bytes
+from marconi_sim.base.version import __version__
 from marconi_sim.latency.table import load_latency
 from marconi_sim.model import Model
 from marconi_sim.trace.load import Workload

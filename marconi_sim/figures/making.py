@@ -24,7 +24,7 @@ from marconi_sim.figures import (
 from marconi_sim.figures.foot import foot_of_models, foot_of_sweep, foot_of_traces
 from marconi_sim.figures.page import page
 from marconi_sim.figures.rows import Rows, shown_rows
-from marconi_sim.figures.spec import FIGURE_KINDS, Figure
+from marconi_sim.figures.spec import FIGURE_KINDS, Figure, figures_of
 from marconi_sim.model import Model, load_model, vary
 from marconi_sim.sweeps.experiment import Experiment, load_experiment
 from marconi_sim.sweeps.plan import make_plan
@@ -69,24 +69,25 @@ def wanted_figures(names: Iterable[str], search: Iterable[str | Path] = ()) -> l
         UsageError: an unknown name, or an experiment without figures.
     """
     search = tuple(search)
-    known = [
+    loaded = [
         load_experiment(path, search) for path in catalogue.entries("experiments", search).values()
     ]
+    known = [Wanted(one, figures_of(one)) for one in loaded]
     if not (names := tuple(names)):
-        return [Wanted(one, one.figures) for one in known if one.figures]
+        return [one for one in known if one.figures]
     chosen: dict[Path, dict[str, Figure]] = {}
-    experiments = {one.path: one for one in known}
+    experiments = {one.path: one for one in loaded}
     for name in names:
-        if catalogue.is_path(name) or name in [one.name for one in known]:
+        if catalogue.is_path(name) or name in [one.name for one in loaded]:
             experiment = load_experiment(name, search)
-            if not experiment.figures:
+            figures = figures_of(experiment)
+            if not figures:
                 raise UsageError(f"experiment '{name}': has no [[figures]]")
             experiments[experiment.path] = experiment
-            figures = experiment.figures
         else:
-            found = [(one, f) for one in known for f in one.figures if f.name == name]
+            found = [(one.experiment, f) for one in known for f in one.figures if f.name == name]
             if not found:
-                every = [f.name for one in known for f in one.figures] + [e.name for e in known]
+                every = [f.name for one in known for f in one.figures] + [e.name for e in loaded]
                 raise UsageError(f"figure '{name}': unknown{did_you_mean(name, set(every))}")
             experiment, figures = found[0][0], (found[0][1],)
         chosen.setdefault(experiment.path, {}).update({f.name: f for f in figures})

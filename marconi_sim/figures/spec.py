@@ -1,4 +1,4 @@
-"""The tables [[figures]] of an experiment: what is drawn, and how."""
+"""The tables [[figures]] of an experiment, checked: what is drawn, and how."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from marconi_sim.base.columns import METRICS, SETTINGS, TTFT
 from marconi_sim.base.errors import UserError, did_you_mean
 from marconi_sim.base.toml_document import Table
 from marconi_sim.latency import FORMS
+from marconi_sim.sweeps.experiment import Experiment
 
 
 class FigureKind(NamedTuple):
@@ -108,24 +109,34 @@ def _percentile(table: Table, y: str, kind: str) -> float | None:
     return float(percentile)
 
 
-def read_figure(table: Table, experiment: str, labels: list[str], requests: bool) -> Figure:
-    """Read and check a table [[figures]].
-
-    Args:
-        table: as in the experiment's file.
-        experiment: its name, for figures without one.
-        labels: that its runs have.
-        requests: whether its runs write one row per request.
+def figures_of(experiment: Experiment) -> tuple[Figure, ...]:
+    """Return the figures of an experiment, none if it has no [[figures]].
 
     Raises:
-        UserError: an unknown key or a value that is not allowed; the message names the line.
+        UserError: an unknown key or a value that is not allowed, and the message names the line; two figures of one
+            name; or a figure of runs where nothing is run.
     """
+    figures: dict[str, Figure] = {}
+    for table in experiment.figure_tables:
+        figure = _read(table, experiment)
+        if figure.name in figures:
+            raise UserError(
+                f"{table.place()}: a second figure named '{figure.name}'; give it another name"
+            )
+        figures[figure.name] = figure
+    return tuple(figures.values())
+
+
+def _read(table: Table, experiment: Experiment) -> Figure:
+    labels = experiment.labels()
     table.check_keys(_FIGURE_KEYS)
     texts = {key: table.take(key, str) for key in _FIGURE_TEXTS if key in table.values}
     kind = _one_of(table, "kind", table.take("kind", str), FIGURE_KINDS)
     of, ys, has_x, relative = FIGURE_KINDS[kind]
+    if of in ("runs", "requests") and not experiment.policies:
+        raise UserError(f"{experiment.path}: no [[policies]]; kind '{kind}' needs at least one")
     y = _one_of(table, "y", table.take("y", str), ys) if ys else ""
-    if (of == "requests" or y == TTFT) and not requests:
+    if (of == "requests" or y == TTFT) and not experiment.requests:
         what = f"kind '{kind}'" + (f" of '{y}'" if y else "")
         raise UserError(
             f"{table.place('kind' if of == 'requests' else 'y')}: {what} is made from requests;"
@@ -151,7 +162,7 @@ def read_figure(table: Table, experiment: str, labels: list[str], requests: bool
     for one in series:
         _one_of(table, "series", one, labels)
     return Figure(
-        name=texts.get("name", experiment),
+        name=texts.get("name", experiment.name),
         title=texts.get("title", ""),
         kind=kind,
         x=texts.get("x", ""),

@@ -8,7 +8,7 @@ import pandas as pd
 
 from marconi_sim.figures.foot import SYNTHETIC
 from marconi_sim.figures.spec import Figure
-from marconi_sim.sweeps.plan import working_set_fraction
+from marconi_sim.sweeps.runs import working_set_fraction
 
 
 class Quantity(NamedTuple):

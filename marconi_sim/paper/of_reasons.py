@@ -8,6 +8,7 @@ import pandas as pd
 
 from marconi_sim.figures.cdf import run_of
 from marconi_sim.figures.rows import Rows
+from marconi_sim.figures.spec import figures_of
 from marconi_sim.paper.of_sweeps import BEST, MARCONI, TRACES, by_label
 from marconi_sim.paper.text import change, percent
 
@@ -75,7 +76,7 @@ def contention(rows: Rows) -> dict[str, str]:
 
 def tuner_window(rows: Rows) -> dict[str, str]:
     """Hit rates before the tuner chooses, which it judges by, and after."""
-    figure = rows.experiment.figures[0]
+    figure = figures_of(rows.experiment)[0]
     tuned = rows.frame[rows.frame.label == MARCONI].iloc[0]
     first = int(tuned.first_eviction_request)
     end = first * int(tuned.param_multiplier)

@@ -7,6 +7,7 @@ import numpy as np
 from marconi_sim.figures.cdf import run_of
 from marconi_sim.figures.lengths import means_by_length
 from marconi_sim.figures.rows import Rows
+from marconi_sim.figures.spec import figures_of
 from marconi_sim.paper.of_sweeps import BEST, MARCONI, by_label
 from marconi_sim.paper.text import change, milliseconds, percent, points
 
@@ -15,7 +16,7 @@ _SPLIT = 7_000  # tokens: below it marconi loses and above it wins, says the pap
 
 def by_length(rows: Rows) -> dict[str, str]:
     """Figure 10a: hit rate by input length, marconi minus sglang+; FLOPs saved; both hit rates."""
-    figure = next(f for f in rows.experiment.figures if f.kind == "lengths")
+    figure = next(f for f in figures_of(rows.experiment) if f.kind == "lengths")
     base = means_by_length(rows, figure, figure.over)
     found = {}
     for label in (MARCONI, BEST):
@@ -36,7 +37,7 @@ def by_length(rows: Rows) -> dict[str, str]:
 
 def first_token_distribution(rows: Rows) -> dict[str, str]:
     """Figure 10b: percentiles of the time to the first token, marconi against sglang+."""
-    figure = next(f for f in rows.experiment.figures if f.kind == "cdf")
+    figure = next(f for f in figures_of(rows.experiment) if f.kind == "cdf")
     ours, base = (
         np.percentile(rows.times(run_of(rows, figure, label), "linear"), (5, 50, 95))
         for label in (MARCONI, "sglang+")

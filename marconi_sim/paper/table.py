@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from marconi_sim.base.errors import UserError
 from marconi_sim.base.files import readable_file, whole_file
 from marconi_sim.figures.making import models_of, run_experiment, workloads_of
-from marconi_sim.figures.spec import FIGURE_KINDS
+from marconi_sim.figures.spec import FIGURE_KINDS, figures_of
 from marconi_sim.paper import of_models, of_reasons, of_requests, of_sweeps
 from marconi_sim.sweeps.experiment import load_experiment
 
@@ -66,7 +66,7 @@ def _measure(
     name: str, experiment_name: str, folder: Path, jobs: int | None, search: tuple[str | Path, ...]
 ) -> dict[str, str]:
     experiment = load_experiment(experiment_name, search)
-    drawn_of = {FIGURE_KINDS[figure.kind].of for figure in experiment.figures}
+    drawn_of = {FIGURE_KINDS[figure.kind].of for figure in figures_of(experiment)}
     if drawn_of == {"models"}:
         return _MEASURES[name](models_of(experiment))
     if drawn_of == {"traces"}:

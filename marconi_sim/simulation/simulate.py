@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marconi_sim import __version__
 from marconi_sim.base.catalogue import own_folders
 from marconi_sim.base.errors import UsageError, UserError, check_argument
 from marconi_sim.base.notices import warn
 from marconi_sim.base.units import format_bytes, parse_bytes
+from marconi_sim.base.version import __version__
 from marconi_sim.core.departures import Departures
 from marconi_sim.core.index.requests import Index, Requests
 from marconi_sim.core.outcome import (

@@ -23,14 +23,14 @@
     params.alpha = [0.0, 0.5, 1.0]        # parameters of the policy
     rules = ["paper", "artifact"]         # may be left out: paper; artifact: as the authors' published code does
 
-    [[figures]]                           # may be left out
-    kind = "lines"                        # one of FIGURE_KINDS
+    [[figures]]                           # may be left out; read and checked by who draws: marconi_sim.figures.spec
+    kind = "lines"                        # one of its FIGURE_KINDS
     x = "capacity_bytes"                  # a column of the sweep's file
     y = "token_hit_rate"                  # a column too, or "ttft"
     series = ["marconi", "sglang+"]       # labels; default all
     capacity = "0.1wss"                   # one of the traces' capacities; default all
     over = "sglang+"                      # may be left out: y relative to this label in the same configuration
-    relation = "percent"                  # of y to that: one of RELATIONS
+    relation = "percent"                  # of y to that: one of its RELATIONS
     latency = "linear"                    # for y = "ttft": one of marconi_sim.latency.FORMS; default the first
 
 A value may be a list: every combination is run. Every key is checked: an unknown key or a value that is not allowed is
@@ -40,14 +40,13 @@ an error that names the line.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from marconi_sim.base import catalogue
 from marconi_sim.base.errors import UserError
 from marconi_sim.base.toml_document import Document, Table
-from marconi_sim.figures.spec import FIGURE_KINDS, Figure, read_figure
 
 DEFAULT_MODEL = "hybrid-7b"
 
@@ -99,6 +98,7 @@ class Experiment:
         name: the file's name without `.toml`.
         path: the file.
         requests: whether each run also writes one row per request.
+        figure_tables: as they stand in the file; who draws reads them.
     """
 
     name: str
@@ -109,7 +109,7 @@ class Experiment:
     traces: tuple[Grid, ...]
     models: tuple[Grid, ...]
     policies: tuple[PolicyGrid, ...]
-    figures: tuple[Figure, ...]
+    figure_tables: tuple[Table, ...]
 
     def labels(self) -> list[str]:
         """Return the labels of the runs, in order of first mention."""
@@ -182,13 +182,6 @@ def _policy(table: Table, path: Path) -> PolicyGrid:
     return PolicyGrid(name, values, table, label=label, best=best, rules=rules)
 
 
-def _has_runs(document: Document) -> bool:
-    """Tell whether there is something to run: not if every figure is of traces or models alone."""
-    kinds = [table.values.get("kind") for table in document.tables("figures")]
-    alone = [kind for kind, known in FIGURE_KINDS.items() if known.of in ("traces", "models")]
-    return bool(document.tables("policies")) or not kinds or not all(k in alone for k in kinds)
-
-
 def load_experiment(name_or_path: str | Path, search: Iterable[str | Path] = ()) -> Experiment:
     """Read and check an experiment: a name in the catalogue, or a file.
 
@@ -204,13 +197,15 @@ def load_experiment(name_or_path: str | Path, search: Iterable[str | Path] = ())
     )
     title, description = document.take("title", str), document.take("description", str)
     requests = document.take("requests", bool) if "requests" in document.values else False
-    runs = _has_runs(document)
+    tables = tuple(document.tables("figures"))
+    # Without policies nothing is run: then every figure is of traces or models alone.
+    runs = bool(document.tables("policies")) or not tables
     for key in ("traces", "policies"):
         if runs and not document.tables(key):
             raise UserError(f"{path}: no [[{key}]]; an experiment needs at least one")
     policies = tuple(_policy(table, path) for table in document.tables("policies"))
     models = tuple(_model(table, path) for table in document.tables("models"))
-    experiment = Experiment(
+    return Experiment(
         name=path.stem,
         path=path,
         title=title,
@@ -219,14 +214,5 @@ def load_experiment(name_or_path: str | Path, search: Iterable[str | Path] = ())
         traces=tuple(_trace(table, path, runs) for table in document.tables("traces")),
         models=models or (Grid(DEFAULT_MODEL, {}, document),),
         policies=policies,
-        figures=(),
+        figure_tables=tables,
     )
-    figures: dict[str, Figure] = {}
-    for table in document.tables("figures"):
-        figure = read_figure(table, path.stem, experiment.labels(), requests)
-        if figure.name in figures:
-            raise UserError(
-                f"{table.place()}: a second figure named '{figure.name}'; give it another name"
-            )
-        figures[figure.name] = figure
-    return replace(experiment, figures=tuple(figures.values()))

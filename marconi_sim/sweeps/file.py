@@ -14,10 +14,10 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from marconi_sim import __version__
 from marconi_sim.base.columns import IDENTITY, METRICS, SETTINGS
 from marconi_sim.base.errors import UserError
 from marconi_sim.base.files import readable_file
+from marconi_sim.base.version import __version__
 from marconi_sim.simulation.result import write_table
 from marconi_sim.sweeps.journal import Results
 from marconi_sim.sweeps.plan import Plan

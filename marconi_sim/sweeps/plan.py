@@ -1,93 +1,33 @@
-"""From an experiment to runs: every name looked up, every value checked, every run with a key.
-
-A run's key is a hash of all that its result can depend on: the trace's content, which sessions and when, the model's
-numbers, the capacity, the policy's file and parameters, and this package's own source. So a result is found again by
-its key, and never by mistake.
-"""
+"""From an experiment to runs: every name looked up, every value checked, every run with a key."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import hashlib
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from marconi_sim import __version__
 from marconi_sim.base.catalogue import own_folders
 from marconi_sim.base.errors import UsageError, UserError
 from marconi_sim.base.units import parse_bytes
+from marconi_sim.base.version import __version__
 from marconi_sim.core.departures import PAPER
 from marconi_sim.model import Model, load_model, vary
 from marconi_sim.policy.base import Policy
 from marconi_sim.policy.load import load_policy, recipe_params
 from marconi_sim.sweeps.experiment import Experiment, Grid, PolicyGrid
-from marconi_sim.trace.arrivals import Arrivals, default_arrivals, retimed
+from marconi_sim.sweeps.keys import key_of, source_sha256
+from marconi_sim.sweeps.runs import (
+    WORKING_SET,
+    WORKING_SET_POLICY,
+    Configuration,
+    Run,
+    Schedule,
+    working_set_fraction,
+)
+from marconi_sim.trace.arrivals import default_arrivals, retimed
 from marconi_sim.trace.load import Workload, open_trace, schedule
-
-WORKING_SET = "wss"
-WORKING_SET_POLICY = "unbounded"
-_WORKING_SET = re.compile(rf"([0-9]+(?:\.[0-9]+)?){WORKING_SET}")
-_PACKAGE = Path(__file__).parents[1]
-_WITHOUT_EFFECT = ("_catalogue", "cli", "figures", "latency", "paper")
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """Which requests arrive when.
-
-    Attributes:
-        trace: a name in the catalogue or the absolute path of a file.
-        trace_sha256: of the trace's content.
-        sessions: how many take part.
-        requests: how many they make.
-    """
-
-    trace: str
-    trace_sha256: str
-    sessions: int
-    arrivals: Arrivals
-    requests: int
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """All of a run but the policy.
-
-    Attributes:
-        capacity: bytes, or a fraction of the working set, as text.
-        key: hash of the other attributes.
-    """
-
-    schedule: Schedule
-    model: Model
-    capacity: str
-    key: str
-
-
-@dataclass(frozen=True)
-class Run:
-    """A policy in a configuration.
-
-    Attributes:
-        policy: a name in the catalogue or the absolute path of a file.
-        policy_sha256: of its file.
-        params: every parameter, checked.
-        rules: as in `simulate`, a name.
-        key: hash of everything that the result can depend on.
-    """
-
-    configuration: Configuration
-    policy: str
-    policy_sha256: str
-    params: tuple[tuple[str, Any], ...]
-    rules: str
-    key: str
 
 
 @dataclass(frozen=True)
@@ -115,31 +55,6 @@ class Plan:
     runs: tuple[Run, ...]
     best: dict[str, str]
     workloads: dict[str, Workload]
-
-
-@functools.cache
-def source_sha256() -> str:
-    """Return a hash of this package's Python files: results of another version are not ours.
-
-    What only draws or prints results is left out.
-    """
-    digest = hashlib.sha256()
-    for path in sorted(_PACKAGE.rglob("*.py")):
-        if path.relative_to(_PACKAGE).parts[0] not in _WITHOUT_EFFECT:
-            digest.update(f"{path.relative_to(_PACKAGE).as_posix()}\0".encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def _key(*parts: Any) -> str:
-    text = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
-    return hashlib.sha256(text).hexdigest()[:16]
-
-
-def working_set_fraction(capacity: str) -> float | None:
-    """Return the fraction in a capacity like `0.1wss`; None if it is in bytes."""
-    match = _WORKING_SET.fullmatch(capacity.strip())
-    return float(match[1]) if match else None
 
 
 def _check_capacity(capacity: str) -> None:
@@ -235,7 +150,7 @@ def _configurations(
         for model in models:
             for capacity in grid.values["capacity"]:
                 relative = working_set_fraction(capacity) is not None
-                key = _key(
+                key = key_of(
                     made.trace_sha256, made.sessions, dataclasses.asdict(made.arrivals),
                     model.accounting, model.numbers(), tuple(model.shape), capacity,
                     yardstick if relative else None, source_sha256(),
@@ -303,7 +218,7 @@ def make_plan(experiment: Experiment, search: Iterable[str | Path] = ()) -> Plan
             ]
         for configuration, workload in configurations:
             for policy_grid, cls, params, rules in policies:
-                key = _key(configuration.key, cls.name, cls.sha256, params, rules)
+                key = key_of(configuration.key, cls.name, cls.sha256, params, rules)
                 run = Run(
                     configuration, policy_grid.name, cls.sha256, tuple(params.items()), rules, key
                 )

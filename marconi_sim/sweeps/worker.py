@@ -19,7 +19,7 @@ from marconi_sim.policy.base import Policy
 from marconi_sim.policy.load import load_policy
 from marconi_sim.simulation.simulate import replay_workload
 from marconi_sim.sweeps.journal import Results
-from marconi_sim.sweeps.plan import (
+from marconi_sim.sweeps.runs import (
     WORKING_SET_POLICY,
     Configuration,
     Run,

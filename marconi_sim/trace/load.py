@@ -21,7 +21,8 @@ from marconi_sim.trace.arrivals import (
 from marconi_sim.trace.compiled import trace as compiled
 from marconi_sim.trace.compiled.trace import Trace
 from marconi_sim.trace.importing.compile_source import compile_source
-from marconi_sim.trace.importing.formats import ImportOptions, detect_format, format_named
+from marconi_sim.trace.importing.format import ImportOptions
+from marconi_sim.trace.importing.formats import detect_format, format_named
 from marconi_sim.trace.recipe import Recipe, load_recipe
 
 # Formats whose requests follow from the file alone; the others need choices, which `trace import`

@@ -36,7 +36,7 @@ from marconi_sim.base.errors import UsageError, UserError
 from marconi_sim.base.toml_document import Document
 from marconi_sim.base.units import parse_bytes
 from marconi_sim.trace.arrivals import Arrivals
-from marconi_sim.trace.importing.formats import ImportOptions
+from marconi_sim.trace.importing.format import ImportOptions
 
 _TEXTS = ("title", "description", "data", "source", "licence", "capacity")
 _TABLES = ("arrivals", "policy_defaults", "build")

@@ -12,12 +12,12 @@ import pandas as pd
 import pyarrow as pa
 import torch
 
-from marconi_sim import __version__
 from marconi_sim.adapters.backend import Backend
 from marconi_sim.adapters.load import model_of, open_backend
 from marconi_sim.adapters.memory import check_cache, running_out_told
 from marconi_sim.base.errors import UsageError
 from marconi_sim.base.units import format_bytes, parse_bytes
+from marconi_sim.base.version import __version__
 from marconi_sim.figures.foot import foot_of_traces
 from marconi_sim.latency.profile import write_profile
 from marconi_sim.model import Model

@@ -162,7 +162,7 @@ def is_compiled(path: Path) -> bool:
         return file.read(4) == b"PAR1"
 
 
-def _read_header(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
+def _read_header(path: Path) -> tuple[pq.FileMetaData, dict[str, Any]]:
     try:
         file = pq.ParquetFile(path)
         text = (file.schema_arrow.metadata or {}).get(_KEY)
@@ -186,11 +186,21 @@ def _read_header(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
             f"{path}: compiled trace of format version {version}, this marconi-sim reads up to {FORMAT_VERSION};"
             " install a newer marconi-sim or build the trace again"
         )
-    return file, header
+    return file.metadata, header
 
 
 def _corrupted(path: Path, what: str) -> UserError:
     return UserError(f"{path}: corrupted compiled trace ({what}); build or import the trace again")
+
+
+def _array(column: pa.Array) -> NDArray[Any]:
+    """Return a column of numbers as an array.
+
+    Without `to_numpy`, which imports pandas: that takes longer than most runs.
+    """
+    if column.null_count:
+        raise ValueError(f"{column.null_count} numbers are missing in a column")
+    return np.from_dlpack(column)
 
 
 def check(trace: Trace, path: Path) -> None:
@@ -237,24 +247,25 @@ def load(path: Path) -> Trace:
     Raises:
         UserError: not a compiled trace, made by a newer version, or corrupted; the message says which.
     """
-    file, header = _read_header(readable_file(path, "compiled trace"))
+    metadata, header = _read_header(readable_file(path, "compiled trace"))
     try:
+        file = pq.ParquetFile(path, metadata=metadata, read_dictionary=["session"])
         # A row group holds one kind of row: requests first, then nodes.
         groups: dict[str, list[int]] = {"request": [], "node": []}
         rows = 0
-        for group in range(file.num_row_groups):
+        for group in range(metadata.num_row_groups):
             groups["request" if rows < header["requests"] else "node"].append(group)
-            rows += file.metadata.row_group(group).num_rows
+            rows += metadata.row_group(group).num_rows
         requests = file.read_row_groups(groups["request"], ["session", *_REQUEST_COLUMNS])
         node_table = file.read_row_groups(groups["node"], list(_NODE_COLUMNS))
         columns = {
-            name: np.ascontiguousarray(table[name].to_numpy(), dtype=dtype)
+            name: np.ascontiguousarray(_array(table[name].combine_chunks()), dtype=dtype)
             for table, types in ((requests, _REQUEST_COLUMNS), (node_table, _NODE_COLUMNS))
             for name, dtype in types.items()
         }
-        encoded = requests["session"].combine_chunks().dictionary_encode()
+        encoded = requests["session"].unify_dictionaries().combine_chunks()
         names = encoded.dictionary.to_pylist()
-        codes = encoded.indices.to_numpy()
+        codes = _array(encoded.indices)
     except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as error:
         raise _corrupted(
             path, str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from marconi_sim.base.errors import UsageError, UserError
 from marconi_sim.trace.compiled.build import Request
 from marconi_sim.trace.compiled.trace import session_order
-from marconi_sim.trace.importing.formats import ImportOptions
+from marconi_sim.trace.importing.format import ImportOptions
 from marconi_sim.trace.importing.tokenizers import ALLOWED, Tokenizer, load_tokenizer
 
 # The options that every format of messages honours.

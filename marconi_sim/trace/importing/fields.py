@@ -10,7 +10,7 @@ import orjson
 from numpy.typing import NDArray
 
 from marconi_sim.base.errors import UsageError, UserError
-from marconi_sim.trace.importing.formats import ImportOptions
+from marconi_sim.trace.importing.format import ImportOptions
 
 LONGEST_SEQUENCE = 2**31 - 1  # tokens; depths in the prefix index are int32
 LARGEST_ID = 2**63 - 1

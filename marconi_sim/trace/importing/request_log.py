@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from marconi_sim.base.errors import UsageError
 from marconi_sim.trace.compiled.build import Request
 from marconi_sim.trace.importing.convert import Message
-from marconi_sim.trace.importing.formats import ImportOptions
+from marconi_sim.trace.importing.format import ImportOptions
 from marconi_sim.trace.importing.tokenizers import ALLOWED, Tokenizer, load_tokenizer
 
 

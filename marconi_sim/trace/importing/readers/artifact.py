@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from marconi_sim.base.errors import UserError
 from marconi_sim.trace.compiled.build import Request
 from marconi_sim.trace.importing.fields import SessionNames
-from marconi_sim.trace.importing.formats import Format, ImportOptions
+from marconi_sim.trace.importing.format import Format, ImportOptions
 from marconi_sim.trace.importing.lines import read_lines
 
 _KEYS = ("session_id", "turn_id", "ts", "input_tokens", "output_tokens")

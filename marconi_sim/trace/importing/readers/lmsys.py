@@ -21,7 +21,7 @@ from marconi_sim.base.errors import UserError
 from marconi_sim.base.files import readable_file
 from marconi_sim.trace.compiled.build import Request
 from marconi_sim.trace.importing.convert import MESSAGE_OPTIONS, Session, message, message_requests
-from marconi_sim.trace.importing.formats import Format, ImportOptions
+from marconi_sim.trace.importing.format import Format, ImportOptions
 
 _KEYS = {"conversation_id", "conversation"}
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")

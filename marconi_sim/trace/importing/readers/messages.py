@@ -27,7 +27,7 @@ from marconi_sim.trace.importing.convert import (
     message_requests,
 )
 from marconi_sim.trace.importing.fields import SessionNames
-from marconi_sim.trace.importing.formats import Format, ImportOptions
+from marconi_sim.trace.importing.format import Format, ImportOptions
 from marconi_sim.trace.importing.lines import read_json_lines
 
 # A list of messages after a time or inside a request is the log of an API, one request a line.

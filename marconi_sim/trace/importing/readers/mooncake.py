@@ -27,7 +27,7 @@ from marconi_sim.trace.importing.fields import (
     number,
     whole_number,
 )
-from marconi_sim.trace.importing.formats import Format, ImportOptions
+from marconi_sim.trace.importing.format import Format, ImportOptions
 from marconi_sim.trace.importing.lines import read_json_lines
 
 DEFAULT_BLOCK = 512

@@ -25,7 +25,7 @@ from marconi_sim.base.errors import UserError
 from marconi_sim.trace.compiled.build import Request
 from marconi_sim.trace.importing.convert import Message, message
 from marconi_sim.trace.importing.fields import SessionNames, whole_number
-from marconi_sim.trace.importing.formats import Format, ImportOptions
+from marconi_sim.trace.importing.format import Format, ImportOptions
 from marconi_sim.trace.importing.lines import read_json_lines
 from marconi_sim.trace.importing.request_log import Call, log_requests
 

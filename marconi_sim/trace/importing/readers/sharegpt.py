@@ -22,7 +22,7 @@ from marconi_sim.trace.importing.convert import (
     message,
     message_requests,
 )
-from marconi_sim.trace.importing.formats import Format, ImportOptions
+from marconi_sim.trace.importing.format import Format, ImportOptions
 from marconi_sim.trace.importing.json_array import read_json_array
 from marconi_sim.trace.importing.lines import first_bytes, read_json_lines
 

@@ -26,7 +26,7 @@ from marconi_sim.trace.importing.convert import (
     message,
     message_requests,
 )
-from marconi_sim.trace.importing.formats import Format, ImportOptions
+from marconi_sim.trace.importing.format import Format, ImportOptions
 
 _ENDINGS = (".traj", ".traj.json")
 

@@ -25,7 +25,7 @@ from typing import Any
 from marconi_sim.base.errors import UserError, did_you_mean
 from marconi_sim.base.files import readable_file
 from marconi_sim.trace.compiled.build import Request
-from marconi_sim.trace.importing.formats import Format, ImportOptions
+from marconi_sim.trace.importing.format import Format, ImportOptions
 from marconi_sim.trace.synthetic import ChatParameters, LogNormal, chats
 
 _KIND = "synthetic chat"
