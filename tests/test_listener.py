@@ -16,6 +16,7 @@ from test_kernels import bounded, shipped
 
 from marconi_sim.base.errors import UsageError
 from marconi_sim.core.index.build import NONE, ROOT
+from marconi_sim.core.index.requests import Index
 from marconi_sim.core.radix import journal as kinds
 from marconi_sim.policy.base import Policy
 from marconi_sim.simulation.simulate import replay_workload
@@ -49,6 +50,10 @@ class Store:
             nodes.append(node)
             node = int(self.index.parent[node])
         return nodes[::-1]
+
+    def started(self, index: Index) -> None:
+        self.index = index
+        self.calls.append(("started", 0))
 
     def looked_up(self, request: int, reused: int, checkpoints: tuple[int, ...]) -> None:
         self.calls.append(("looked_up", request))
@@ -113,7 +118,10 @@ def assert_followed(policy: Policy, case: Replay) -> Store:
     assert store.reused == [row["reused"] for row in rows] == told.outcome.reused.tolist()
     assert told.outcome.totals.tolist() == policy.replay(*case).outcome.totals.tolist()
     total = case.requests.input_node.size
-    assert store.calls == [(call, i) for i in range(total) for call in ("looked_up", "inserted")]
+    assert store.calls[0] == ("started", 0)
+    assert store.calls[1:] == [
+        (call, i) for i in range(total) for call in ("looked_up", "inserted")
+    ]
     return store
 
 

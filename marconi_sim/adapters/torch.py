@@ -150,6 +150,10 @@ class TorchCache:
             node = int(self._index.parent[node])
         return join_kv(pieces[::-1]) if pieces else ()
 
+    def started(self, index: Index) -> None:
+        """Take the index that nodes are numbered in from now on."""
+        self._index = index
+
     def looked_up(self, request: int, reused: int, checkpoints: tuple[int, ...]) -> None:
         """Restore the reused prefix, prefill the rest of the input, and run over the output."""
         input_node = int(self._requests.input_node[request])

@@ -69,6 +69,7 @@ class BoundPolicy(Policy):
             if code:
                 raise CheckError(self.name, i, COMPLAINTS[code])
         if listener is not None:
+            listener.started(index)
             for i in range(total):
                 listener.looked_up(i, ROOT, ())
                 listener.inserted(i, np.empty((0, 3), np.int32), 0)

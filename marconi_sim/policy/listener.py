@@ -7,12 +7,21 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from marconi_sim.core.index.requests import Index
+
 
 class Listener(Protocol):
     """Is told what the cache did with each request, in processing order.
 
-    Nodes are nodes of the prefix index. Requests are numbered in processing order.
+    Nodes are nodes of the index that `started` names. Requests are numbered in processing order.
     """
+
+    def started(self, index: Index) -> None:
+        """Take note of the index that nodes are numbered in, before the first request.
+
+        Where states lie inside edges it is the cache's own and goes on growing: the nodes of the trace's index keep
+        their numbers.
+        """
 
     def looked_up(self, request: int, reused: int, checkpoints: tuple[int, ...]) -> None:
         """Take note of a look-up, which happens before the request is computed.

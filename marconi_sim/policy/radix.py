@@ -249,6 +249,8 @@ class RadixPolicy(Policy):
         listener: Listener | None = None,
     ) -> Replayed:
         run = self._start(index, requests, shape, capacity, check, listener)
+        if listener is not None:
+            listener.started(run.cache.prefix_index)
         total = requests.input_node.size
         # The order of the names is part of the type that kernels are compiled for: as declared, tuned or not.
         values: dict[str, float] = {}

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from marconi_sim.adapters.backend import Backend
 from marconi_sim.adapters.torch import TorchCache
+from marconi_sim.core.index.requests import Index
 from marconi_sim.model import Model
 from marconi_sim.policy.base import Policy
 from marconi_sim.simulation.result import Result
@@ -37,6 +38,9 @@ class _Recorder:
         self.steps: list[_Step] = []
         self._told: tuple[int, tuple[int, ...]] = (0, ())
 
+    def started(self, index: Index) -> None:
+        self.index = index
+
     def looked_up(self, request: int, reused: int, checkpoints: tuple[int, ...]) -> None:
         self._told = (reused, checkpoints)
 
@@ -46,10 +50,10 @@ class _Recorder:
 
 def _record(
     workload: Workload, policy: Policy, model: Model, capacity: int
-) -> tuple[Result, list[_Step]]:
+) -> tuple[Result, _Recorder]:
     recorder = _Recorder()
     result = replay_workload(workload, policy, model, capacity, listener=recorder)
-    return result, recorder.steps
+    return result, recorder
 
 
 def replay_in_lockstep(
@@ -94,10 +98,12 @@ def replay_in_lockstep(
             TorchCache(backend, index, requests, tokens, compare=compared, advance=advance)
             for _ in policies
         ]
+        for cache, (_, recorder) in zip(caches, recorded, strict=True):
+            cache.started(recorder.index)
         for request in range(workload.requests):
             for turn in range(len(policies)):
                 which = (request + turn) % len(policies)
-                step, cache = recorded[which][1][request], caches[which]
+                step, cache = recorded[which][1].steps[request], caches[which]
                 cache.looked_up(request, step.reused, step.checkpoints)
                 cache.inserted(request, step.events, step.bytes_held)
         return caches
