@@ -23,7 +23,7 @@ from marconi_sim.core.radix.cache import (
     new_radix_cache,
 )
 from marconi_sim.core.radix.evict import no_value, recency_only
-from marconi_sim.core.radix.plan import plan_checkpoints, plan_nothing
+from marconi_sim.core.radix.plan import NO_PLANNER, PLANNER
 from marconi_sim.core.shape import Shape
 from marconi_sim.policy.base import Policy, Replayed
 from marconi_sim.policy.listener import Listener
@@ -188,7 +188,7 @@ class RadixPolicy(Policy):
         cache = new_radix_cache(
             index, shape, rules, Budget(capacity, UNLIMITED, UNLIMITED), entries, outcome.totals,
             positions=positions,
-            planner=plan_nothing if positions is NOWHERE_ELSE else plan_checkpoints,
+            planner=NO_PLANNER if positions is NOWHERE_ELSE else PLANNER,
             marks=marks, planned=most, journal=listener is not None,
         )  # fmt: skip
         return RadixRun(

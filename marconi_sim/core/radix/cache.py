@@ -78,6 +78,20 @@ class Positions(NamedTuple):
 NOWHERE_ELSE = Positions(False, False, False, 0, 0, 1)
 
 
+class Planner(NamedTuple):
+    """The steps for states beside those that `Rules` names: `NO_PLANNER` or `PLANNER` of `plan.py`.
+
+    A choice between functions rather than a flag: only the second pair writes to the index, whose arrays are read-only
+    where a trace is mapped from its file, and the first costs nothing.
+
+    plan: (cache, reused, branch, input node, end node). Writes `RadixCache.plan`.
+    store: (cache, end node). Stores the planned states.
+    """
+
+    plan: Callable[..., None]
+    store: Callable[..., None]
+
+
 class Budget(NamedTuple):
     """Bytes that may be held: of KV and states together, of KV, of states. UNLIMITED where there is no such limit.
 
@@ -95,8 +109,7 @@ class RadixCache(NamedTuple):
     prefix_index: the prefix index; the cache's own copy if states lie inside edges.
     shape: the model's costs.
     rules, positions: what the policy declares.
-    planner: jitted, writes `plan`: `plan_nothing` where `positions` names no place, else `plan_checkpoints`. Only the
-        latter writes to the index, whose arrays are read-only where a trace is mapped from its file.
+    planner: the steps that deal with `positions`.
     budget: bytes.
     flags: uint8 (nodes,). The bits above. RESIDENT is set where a cache node is or below which one is.
     children: int32 (nodes,). Resident children in the index.
@@ -120,7 +133,7 @@ class RadixCache(NamedTuple):
     shape: Shape
     rules: Rules
     positions: Positions
-    planner: Callable[..., None]
+    planner: Planner
     budget: Budget
     flags: NDArray[np.uint8]
     children: NDArray[np.int32]
@@ -162,7 +175,7 @@ def new_radix_cache(
     totals: NDArray[np.int64],
     *,
     positions: Positions = NOWHERE_ELSE,
-    planner: Callable[..., None],
+    planner: Planner,
     marks: int = 0,
     planned: int = 0,
     journal: bool = False,

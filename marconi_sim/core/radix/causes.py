@@ -47,7 +47,9 @@ def tell_causes(
     node = matched
     while node != reused and not flags[node] & HAD_STATE:
         node = parent[node]
-    rounded = max(depth[node], depth[matched] - depth[matched] % grid)
+    rounded = depth[matched]
+    if grid > 1:  # a division takes longer than all the rest
+        rounded = max(depth[node], rounded - rounded % grid)
     missed[GRID] = depth[matched] - rounded
     missed[NO_CHECKPOINT] = rounded - depth[node]
     missed[STATE_EVICTED] = depth[node] - depth[reused]

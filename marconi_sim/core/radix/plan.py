@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from marconi_sim.core.index.build import NONE
 from marconi_sim.core.jit import inner
-from marconi_sim.core.radix.cache import PLANNED, Positions, RadixCache
+from marconi_sim.core.radix.cache import PLANNED, Planner, Positions, RadixCache
 from marconi_sim.core.radix.marks import node_at
+from marconi_sim.core.radix.tree import checkpoint, touch
 
 _NOWHERE = 2**31 - 1  # deeper than any position
 
@@ -55,16 +56,19 @@ def _next_position(
 
 
 @inner
-def plan_nothing(
+def _plan_nothing(
     cache: RadixCache, reused: int, branch: int, input_node: int, end_node: int
 ) -> None:
-    """Plan no checkpoints: those that the rules name are all there are."""
+    pass
 
 
 @inner
-def plan_checkpoints(
-    cache: RadixCache, reused: int, branch: int, input_node: int, end_node: int
-) -> None:
+def _store_nothing(cache: RadixCache, end_node: int) -> None:
+    pass
+
+
+@inner
+def _plan(cache: RadixCache, reused: int, branch: int, input_node: int, end_node: int) -> None:
     """Write the nodes where a request stores states into `cache.plan`, deepest last. O(nodes on its path).
 
     reused, branch: nodes, as `look_up` returns them; a branch of NONE: there is none.
@@ -90,3 +94,16 @@ def plan_checkpoints(
         below = node_at(cache, below, cache.plan[k])
         cache.plan[k] = below
     cache.sizes[PLANNED] = count
+
+
+@inner
+def _store(cache: RadixCache, end_node: int) -> None:
+    """Store the planned states of a sequence whose KV is resident, shallow ones first."""
+    for k in range(cache.sizes[PLANNED]):
+        checkpoint(cache, cache.plan[k])
+        if cache.plan[k] != end_node:
+            touch(cache, cache.plan[k])
+
+
+NO_PLANNER = Planner(_plan_nothing, _store_nothing)
+PLANNER = Planner(_plan, _store)

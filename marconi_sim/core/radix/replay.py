@@ -37,7 +37,7 @@ def _begin(cache: RadixCache, requests: Requests, i: int, outcome: Outcome) -> F
         outcome.missed[i],
     )
     mark_seen(index.parent, cache.flags, end_node)
-    cache.planner(cache, found.reused, found.branch, input_node, end_node)
+    cache.planner.plan(cache, found.reused, found.branch, input_node, end_node)
     _tick(cache, requests, i)
     return found
 

@@ -10,7 +10,6 @@ from marconi_sim.core.outcome import BYPASSED
 from marconi_sim.core.radix.cache import (
     NODE,
     NOW,
-    PLANNED,
     RESIDENT,
     STATE,
     RadixCache,
@@ -70,7 +69,7 @@ def look_up(cache: RadixCache, input_node: int) -> Found:
 def insert(cache: RadixCache, input_node: int, end_node: int, branch: int) -> bool:
     """Insert a finished sequence; return whether it was admitted. Nothing is evicted here.
 
-    Beside the states that the rules name, those that `plan_checkpoints` wrote down are stored. The node at the
+    Beside the states that the rules name, those that are planned are stored. The node at the
     sequence's end is left out of the order: `evict_until_it_fits` puts it back.
     """
     rules, shape = cache.rules, cache.shape
@@ -90,10 +89,7 @@ def insert(cache: RadixCache, input_node: int, end_node: int, branch: int) -> bo
             touch(cache, input_node)
     if rules.sequence_end:
         checkpoint(cache, end_node)
-    for k in range(cache.sizes[PLANNED]):
-        checkpoint(cache, cache.plan[k])
-        if cache.plan[k] != end_node:
-            touch(cache, cache.plan[k])
+    cache.planner.store(cache, end_node)
     stateless = cache.flags[left] & (NODE | STATE) == NODE
     if left != ROOT and stateless and cache.children[left] == 1:
         merge_into_child(cache, left)  # a leaf without a state that the sequence has extended
