@@ -242,3 +242,36 @@ def test_a_real_policy_compiles_once(checkout: Path):
     assert int(first[1]) > 0
     assert (first[2], second[2]) == ("1", "0")
     assert cached(checkout) == files
+
+
+MOVED = """
+import sys
+from pathlib import Path
+
+import numpy as np
+from marconi_sim.core import {module} as home
+sys.path.insert(0, str(Path(__file__).parent))
+from kernels_of_mine import first
+print(first(home.Pair(np.arange(3.0), 1)))
+"""
+PAIR = "from typing import NamedTuple\n\nimport numpy as np\n\n\nclass Pair(NamedTuple):\n    a: np.ndarray\n    b: int\n"
+
+
+def test_a_type_that_has_moved_leaves_no_cache_that_cannot_be_read(tmp_path: Path):
+    package = tmp_path / "marconi_sim"
+    shutil.copytree(
+        REPOSITORY / "marconi_sim", package, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    (tmp_path / "kernels_of_mine.py").write_text(
+        "from marconi_sim.core.jit import kernel\n\n\n@kernel\ndef first(pair):\n    return pair.a[pair.b]\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    for module in ("old_home", "new_home"):
+        (package / "core" / "old_home.py").unlink(missing_ok=True)
+        (package / "core" / f"{module}.py").write_text(PAIR)
+        script = tmp_path / f"{module}.py"
+        script.write_text(MOVED.format(module=module))
+        done = subprocess.run(
+            [sys.executable, str(script)], env=environment, capture_output=True, text=True
+        )
+        assert (done.stdout, done.stderr) == ("1.0\n", "")

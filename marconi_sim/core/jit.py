@@ -16,7 +16,7 @@ import functools
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 from numba.core import caching
@@ -57,8 +57,29 @@ class _KernelCacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
     ]
 
 
+class _IndexFile(caching.IndexDataCacheFile):  # type: ignore[misc]
+    """Tells what is in a kernel's cache; one written before a type of an argument was renamed or moved is worth nothing."""
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            return cast("dict[Any, str]", super()._load_index())
+        except (
+            AttributeError,
+            ImportError,
+        ):  # numba reads the types by name, and the stamp after them
+            return {}
+
+
 class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
     _impl_class = _KernelCacheImpl
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__(function)
+        self._cache_file = _IndexFile(
+            cache_path=self._cache_path,
+            filename_base=self._impl.filename_base,
+            source_stamp=self._impl.locator.get_source_stamp(),
+        )
 
 
 def _compile(function: Callable[P, R], **options: bool) -> Callable[P, R]:

@@ -188,11 +188,18 @@ class RadixPolicy(Policy):
         cache = new_radix_cache(
             index, shape, rules, Budget(capacity, UNLIMITED, UNLIMITED), entries, outcome.totals,
             positions=positions,
-            planner=NO_PLANNER if positions is NOWHERE_ELSE else PLANNER,
             marks=marks, planned=most, journal=listener is not None,
         )  # fmt: skip
         return RadixRun(
-            self.name, self.value, self.score, requests, check, cache, outcome, listener
+            self.name,
+            self.value,
+            self.score,
+            NO_PLANNER if positions is NOWHERE_ELSE else PLANNER,
+            requests,
+            check,
+            cache,
+            outcome,
+            listener,
         )
 
     def _check_score(self, values: dict[str, float]) -> None:

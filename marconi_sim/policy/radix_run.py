@@ -24,6 +24,7 @@ from marconi_sim.core.radix.cache import (
     copy_radix_cache,
 )
 from marconi_sim.core.radix.evict import Hooks, by_search, by_search_and_scan
+from marconi_sim.core.radix.plan import Planner
 from marconi_sim.core.radix.replay import (
     begin_request,
     finish_request,
@@ -53,12 +54,14 @@ class RadixRun:
     """A cache in the middle of a replay; with a listener, which is told of each request.
 
     name, value, score: of the policy.
+    planner: the steps for states that lie inside edges.
     check: whether every invariant is checked after every request.
     """
 
     name: str
     value: Callable[..., float]
     score: Callable[..., float]
+    planner: Planner
     requests: Requests
     check: bool
     cache: RadixCache
@@ -80,9 +83,9 @@ class RadixRun:
         cache = self.cache
         for i in range(first, last):
             evicted = cache.totals[EVICTIONS]
-            found = begin_request(cache, self.requests, i, self.outcome)
+            found = begin_request(cache, self.planner, self.requests, i, self.outcome)
             listener.looked_up(i, int(found.reused), self._checkpoints(i, int(found.branch)))
-            finish_request(cache, self.requests, i, found.branch, hooks)
+            finish_request(cache, self.planner, self.requests, i, found.branch, hooks)
             journal = cache.journal
             listener.inserted(i, journal.events[: journal.used[0]], _held(cache))
             if until_eviction and cache.totals[EVICTIONS] > evicted:
@@ -115,11 +118,18 @@ class RadixRun:
             if self.listener is not None:
                 done = self._tell(self.listener, first, last, until_eviction, hooks)
             elif cache.budget.together == UNLIMITED:
-                replay_unlimited(cache, self.requests, first, last, self.outcome)
+                replay_unlimited(cache, self.planner, self.requests, first, last, self.outcome)
                 return last
             else:
                 done = replay_radix(
-                    cache, self.requests, first, last, until_eviction, self.outcome, hooks
+                    cache,
+                    self.planner,
+                    self.requests,
+                    first,
+                    last,
+                    until_eviction,
+                    self.outcome,
+                    hooks,
                 )
         except NumbaError as error:
             raise UserError(

@@ -14,7 +14,6 @@ A node of the cache's tree is called a *cache node* here, to tell it from a node
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,20 +77,6 @@ class Positions(NamedTuple):
 NOWHERE_ELSE = Positions(False, False, False, 0, 0, 1)
 
 
-class Planner(NamedTuple):
-    """The steps for states beside those that `Rules` names: `NO_PLANNER` or `PLANNER` of `plan.py`.
-
-    A choice between functions rather than a flag: only the second pair writes to the index, whose arrays are read-only
-    where a trace is mapped from its file, and the first costs nothing.
-
-    plan: (cache, reused, branch, input node, end node). Writes `RadixCache.plan`.
-    store: (cache, end node). Stores the planned states.
-    """
-
-    plan: Callable[..., None]
-    store: Callable[..., None]
-
-
 class Budget(NamedTuple):
     """Bytes that may be held: of KV and states together, of KV, of states. UNLIMITED where there is no such limit.
 
@@ -109,7 +94,6 @@ class RadixCache(NamedTuple):
     prefix_index: the prefix index; the cache's own copy if states lie inside edges.
     shape: the model's costs.
     rules, positions: what the policy declares.
-    planner: the steps that deal with `positions`.
     budget: bytes.
     flags: uint8 (nodes,). The bits above. RESIDENT is set where a cache node is or below which one is.
     children: int32 (nodes,). Resident children in the index.
@@ -133,7 +117,6 @@ class RadixCache(NamedTuple):
     shape: Shape
     rules: Rules
     positions: Positions
-    planner: Planner
     budget: Budget
     flags: NDArray[np.uint8]
     children: NDArray[np.int32]
@@ -175,7 +158,6 @@ def new_radix_cache(
     totals: NDArray[np.int64],
     *,
     positions: Positions = NOWHERE_ELSE,
-    planner: Planner,
     marks: int = 0,
     planned: int = 0,
     journal: bool = False,
@@ -190,7 +172,6 @@ def new_radix_cache(
         entries: how many cache nodes it may come to hold; 0 for a cache that can never overflow: it keeps no order.
         totals: int64 (5,), of the outcome.
         positions: where states lie beside those that the rules name.
-        planner: as in `RadixCache`.
         marks: how many nodes inside edges may come to be.
         planned: how many positions of one request `positions` may name.
         journal: whether every request's events are written down.
@@ -209,7 +190,6 @@ def new_radix_cache(
         shape=shape,
         rules=rules,
         positions=positions,
-        planner=planner,
         budget=budget,
         flags=flags,
         children=np.zeros(room, np.int32),

@@ -6,11 +6,29 @@ state can be stored there; the end of the reused part itself holds one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from marconi_sim.core.index.build import NONE
 from marconi_sim.core.jit import inner
-from marconi_sim.core.radix.cache import PLANNED, Planner, Positions, RadixCache
+from marconi_sim.core.radix.cache import PLANNED, Positions, RadixCache
 from marconi_sim.core.radix.marks import node_at
 from marconi_sim.core.radix.tree import checkpoint, touch
+
+
+class Planner(NamedTuple):
+    """The steps for states beside those that `Rules` names: `NO_PLANNER` or `PLANNER`.
+
+    A choice between functions rather than a flag: only the second pair writes to the index, whose arrays are read-only
+    where a trace is mapped from its file, and the first costs nothing.
+
+    plan: (cache, reused, branch, input node, end node). Writes `RadixCache.plan`.
+    store: (cache, end node). Stores the planned states.
+    """
+
+    plan: Callable[..., None]
+    store: Callable[..., None]
+
 
 _NOWHERE = 2**31 - 1  # deeper than any position
 

@@ -15,6 +15,7 @@ from marconi_sim.core.radix.cache import (
     RadixCache,
     can_ever_hold,
 )
+from marconi_sim.core.radix.plan import Planner
 from marconi_sim.core.radix.tree import (
     add_kv,
     checkpoint,
@@ -66,7 +67,9 @@ def look_up(cache: RadixCache, input_node: int) -> Found:
 
 
 @inner
-def insert(cache: RadixCache, input_node: int, end_node: int, branch: int) -> bool:
+def insert(
+    cache: RadixCache, planner: Planner, input_node: int, end_node: int, branch: int
+) -> bool:
     """Insert a finished sequence; return whether it was admitted. Nothing is evicted here.
 
     Beside the states that the rules name, those that are planned are stored. The node at the
@@ -89,7 +92,7 @@ def insert(cache: RadixCache, input_node: int, end_node: int, branch: int) -> bo
             touch(cache, input_node)
     if rules.sequence_end:
         checkpoint(cache, end_node)
-    cache.planner.store(cache, end_node)
+    planner.store(cache, end_node)
     stateless = cache.flags[left] & (NODE | STATE) == NODE
     if left != ROOT and stateless and cache.children[left] == 1:
         merge_into_child(cache, left)  # a leaf without a state that the sequence has extended
