@@ -58,7 +58,7 @@ class _KernelCacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _IndexFile(caching.IndexDataCacheFile):  # type: ignore[misc]
-    """Tells what is in a kernel's cache; one written before a type of an argument was renamed or moved is worth nothing."""
+    """The list of what a kernel's cache holds; one that names a type that has moved since is worth nothing."""
 
     def _load_index(self) -> dict[Any, str]:
         try:
