@@ -254,7 +254,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 from kernels_of_mine import first
 print(first(home.Pair(np.arange(3.0), 1)))
 """
-PAIR = "from typing import NamedTuple\n\nimport numpy as np\n\n\nclass Pair(NamedTuple):\n    a: np.ndarray\n    b: int\n"
+PAIR = """
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Pair(NamedTuple):
+    a: np.ndarray
+    b: int
+"""
 
 
 def test_a_type_that_has_moved_leaves_no_cache_that_cannot_be_read(tmp_path: Path):
