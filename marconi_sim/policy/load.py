@@ -17,14 +17,16 @@ from marconi_sim.policy.base import Policy
 
 
 def _run_file(path: Path) -> tuple[ModuleType, str]:
-    """Import a policy file; return the module and the file's hash.
+    """Run a policy file; return the module and the file's hash.
 
-    The module's name holds the hash: two files of one name do not meet.
+    The module's name holds the hash: two files of one name do not meet. What runs is the text that was hashed: Python's
+    bytecode cache would take a file for unchanged that was edited to the same length within a second.
     """
-    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    source = path.read_bytes()
+    sha256 = hashlib.sha256(source).hexdigest()
     name = f"marconi_policy_{path.stem}_{sha256[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    if spec is None:
         raise UserError(f"{path}: not a Python file (policy); its name must end in .py")
     if name in sys.modules:
         return sys.modules[name], sha256
@@ -33,7 +35,7 @@ def _run_file(path: Path) -> tuple[ModuleType, str]:
         module  # before it runs: numba's cache looks its functions up under this name
     )
     try:
-        spec.loader.exec_module(module)
+        exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         line = getattr(error, "lineno", None)
