@@ -26,7 +26,7 @@ def _run_file(path: Path) -> tuple[ModuleType, str]:
     sha256 = hashlib.sha256(source).hexdigest()
     name = f"marconi_policy_{path.stem}_{sha256[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None:
+    if spec is None or spec.origin is None:
         raise UserError(f"{path}: not a Python file (policy); its name must end in .py")
     if name in sys.modules:
         return sys.modules[name], sha256
@@ -35,13 +35,13 @@ def _run_file(path: Path) -> tuple[ModuleType, str]:
         module  # before it runs: numba's cache looks its functions up under this name
     )
     try:
-        exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))
+        exec(compile(source, spec.origin, "exec", dont_inherit=True), vars(module))
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         line = getattr(error, "lineno", None)
         trace = error.__traceback__
         while trace is not None:
-            if trace.tb_frame.f_code.co_filename == str(path):
+            if trace.tb_frame.f_code.co_filename == spec.origin:
                 line = trace.tb_lineno
             trace = trace.tb_next
         place = f"{path}:{line}" if line else str(path)
